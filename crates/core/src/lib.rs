@@ -1,0 +1,11 @@
+//! Tenure's contract, elector and embedded stores.
+
+pub mod clock;
+pub mod fence;
+pub mod name;
+pub mod random;
+pub mod token;
+
+pub use name::{Attempt, BidId, CandidateId, ElectionName, Identity, RequestId};
+pub use random::Random;
+pub use token::FencingToken;
