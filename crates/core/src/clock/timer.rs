@@ -1,0 +1,341 @@
+//! One timer for all sleepers of a process: one thread, one kernel timer, two ordered maps.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use super::Moment;
+use super::kernel::{self, Alarm};
+
+/// How many sleepers are taken out under one hold of the lock, so that many that are due at once do not keep
+/// others from enlisting for more than some ten microseconds.
+const BATCH: usize = 256;
+
+/// How close a moment of the raw clock must be to be waited for in one go.
+///
+/// The kernel has no timer on the raw clock, only on the boot clock, which may run 10 % slower. A wait of
+/// 10 ms is then 1 ms late at worst; longer ones are made in steps that cannot overshoot.
+const ONE_GO_NS: u64 = 10_000_000;
+
+/// The part of a longer wait for the raw clock that is left for the next step: an eighth, a little more than
+/// the tenth by which the kernel lets the boot clock be slewed.
+const RESERVE: u64 = 8;
+
+/// How long the thread waits in one go without an alarm.
+///
+/// A condition variable stands still in a suspend, so this is also how late a moment may be seen after one.
+const WITHOUT_ALARM: Duration = Duration::from_millis(20);
+
+/// A time of the boot clock that the thread never waits for: nobody sleeps.
+const NEVER: u64 = u64::MAX;
+
+/// A time of the boot clock that nothing is earlier than: the thread is about to look anyway.
+const LOOKING: u64 = 0;
+
+/// What a sleeper holds to find its place in the queue again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    boot_ns: u64,
+    raw_ns: u64,
+    /// Tells sleepers of one moment apart, and keeps them in the order in which they came.
+    number: u64,
+}
+
+struct Sleeper {
+    raw_ns: u64,
+    waker: Waker,
+}
+
+/// Everybody who sleeps, ordered by both clocks because a moment has passed when either says so.
+struct Queue {
+    by_boot: BTreeMap<(u64, u64), Sleeper>,
+    /// From raw time and number to boot time: where the sleeper stands in `by_boot`.
+    by_raw: BTreeMap<(u64, u64), u64>,
+    next_number: u64,
+    /// When the thread looks next, by the boot clock.
+    looks_at: u64,
+    thread_runs: bool,
+    alarm_failed: bool,
+}
+
+impl Queue {
+    const fn new() -> Self {
+        Self {
+            by_boot: BTreeMap::new(),
+            by_raw: BTreeMap::new(),
+            next_number: 0,
+            looks_at: LOOKING,
+            thread_runs: false,
+            alarm_failed: false,
+        }
+    }
+
+    fn add(&mut self, moment: Moment, waker: Waker) -> Ticket {
+        let ticket = Ticket {
+            boot_ns: nanos(moment.boot),
+            raw_ns: nanos(moment.raw),
+            number: self.next_number,
+        };
+        self.next_number += 1;
+        self.by_raw.insert((ticket.raw_ns, ticket.number), ticket.boot_ns);
+        self.by_boot.insert(
+            (ticket.boot_ns, ticket.number),
+            Sleeper {
+                raw_ns: ticket.raw_ns,
+                waker,
+            },
+        );
+        ticket
+    }
+
+    fn waker_of(&mut self, ticket: Ticket) -> Option<&mut Waker> {
+        self.by_boot
+            .get_mut(&(ticket.boot_ns, ticket.number))
+            .map(|sleeper| &mut sleeper.waker)
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Waker> {
+        let sleeper = self.by_boot.remove(&(ticket.boot_ns, ticket.number))?;
+        self.by_raw.remove(&(ticket.raw_ns, ticket.number));
+        Some(sleeper.waker)
+    }
+
+    /// Takes out who is due, the earliest first, at most [`BATCH`].
+    fn take_due(&mut self, now: Moment, due: &mut Vec<Waker>) {
+        let (boot_now, raw_now) = (nanos(now.boot), nanos(now.raw));
+        while due.len() < BATCH {
+            let Some(first) = self
+                .by_boot
+                .first_entry()
+                .filter(|first| first.key().0 <= boot_now)
+            else {
+                break;
+            };
+            let number = first.key().1;
+            let sleeper = first.remove();
+            self.by_raw.remove(&(sleeper.raw_ns, number));
+            due.push(sleeper.waker);
+        }
+        while due.len() < BATCH {
+            let Some(first) = self.by_raw.first_entry().filter(|first| first.key().0 <= raw_now) else {
+                break;
+            };
+            let number = first.key().1;
+            let boot_ns = first.remove();
+            if let Some(sleeper) = self.by_boot.remove(&(boot_ns, number)) {
+                due.push(sleeper.waker);
+            }
+        }
+    }
+
+    /// Says when to look for the earliest sleeper, by the boot clock.
+    fn next_look(&self, now: Moment) -> u64 {
+        match (self.by_boot.first_key_value(), self.by_raw.first_key_value()) {
+            (Some((&(boot_ns, _), _)), Some((&(raw_ns, _), _))) => look_at(boot_ns, raw_ns, now),
+            _ => NEVER,
+        }
+    }
+}
+
+/// Says when to look whether either clock has reached its time, by the boot clock: never too late by the boot
+/// clock, and too late by the raw clock by at most a tenth of [`ONE_GO_NS`].
+fn look_at(boot_ns: u64, raw_ns: u64, now: Moment) -> u64 {
+    let raw_left = raw_ns.saturating_sub(nanos(now.raw));
+    let step = if raw_left <= ONE_GO_NS {
+        raw_left
+    } else {
+        raw_left - raw_left / RESERVE
+    };
+    boot_ns.min(nanos(now.boot).saturating_add(step))
+}
+
+/// Counts in nanoseconds, up to 584 years.
+fn nanos(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The timer thread could not be started.
+#[derive(Debug)]
+pub(super) struct NoThread;
+
+/// Wakes sleepers when their moment has passed.
+pub(super) struct Timer {
+    queue: Mutex<Queue>,
+    alarm: OnceLock<Alarm>,
+    /// Stands in for the alarm while none can be opened.
+    earlier: Condvar,
+    start: fn(&'static Timer) -> io::Result<()>,
+    open: fn() -> io::Result<Alarm>,
+}
+
+/// The timer of this process. Its thread starts with the first sleeper and never ends.
+pub(super) static PROCESS: Timer = Timer::new(start_thread, Alarm::open);
+
+pub(super) fn start_thread(timer: &'static Timer) -> io::Result<()> {
+    std::thread::Builder::new()
+        .name("tenure-timer".to_owned())
+        .spawn(|| timer.run())
+        .map(drop)
+}
+
+impl Timer {
+    const fn new(start: fn(&'static Timer) -> io::Result<()>, open: fn() -> io::Result<Alarm>) -> Self {
+        Self {
+            queue: Mutex::new(Queue::new()),
+            alarm: OnceLock::new(),
+            earlier: Condvar::new(),
+            start,
+            open,
+        }
+    }
+
+    /// Arranges that `waker` is woken once `moment` has passed, in place of the one before.
+    ///
+    /// A ticket whose sleeper is gone from the queue gets a new place, so that no order of events between a
+    /// poll and the thread can leave somebody asleep for ever.
+    pub(super) fn enlist(
+        &'static self,
+        ticket: &mut Option<Ticket>,
+        moment: Moment,
+        now: Moment,
+        waker: &Waker,
+    ) -> Result<(), NoThread> {
+        if let Some(ticket) = *ticket
+            && self
+                .queue()
+                .waker_of(ticket)
+                .is_some_and(|present| present.will_wake(waker))
+        {
+            return Ok(());
+        }
+        // Cloned before the lock is taken, and the waker before dropped after it is given back: both may run
+        // foreign code, which may come back here.
+        let mut waker = waker.clone();
+        let mut queue = self.queue();
+        if let Some(present) = ticket.and_then(|ticket| queue.waker_of(ticket)) {
+            std::mem::swap(present, &mut waker);
+            drop(queue);
+            return Ok(());
+        }
+        if !queue.thread_runs {
+            (self.start)(self).map_err(|_| NoThread)?;
+            queue.thread_runs = true;
+        }
+        let place = queue.add(moment, waker);
+        *ticket = Some(place);
+        // Only an earlier look needs the kernel. A sleeper that is given up costs one look in vain at most,
+        // which is cheaper than setting the alarm at every removal.
+        let look = look_at(place.boot_ns, place.raw_ns, now);
+        if look < queue.looks_at {
+            queue.looks_at = look;
+            self.look_earlier(&mut queue);
+        }
+        Ok(())
+    }
+
+    /// Gives a place up; harmless if the sleeper has been woken.
+    pub(super) fn forget(&self, ticket: Ticket) {
+        let waker = self.queue().remove(ticket);
+        // The lock is back by now: the last waker of a task may drop the task, and that one other sleeps.
+        drop(waker);
+    }
+
+    /// Takes the lock, whatever happened to others while they had it: every change under it is complete
+    /// before anything that could panic.
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn look_earlier(&self, queue: &mut Queue) {
+        if let Some(alarm) = self.alarm.get()
+            && !queue.alarm_failed
+        {
+            // Fails only if somebody closed a file that is not theirs. The thread then looks at the time that
+            // was set before, and goes on without the alarm.
+            queue.alarm_failed = alarm.set(queue.looks_at).is_err();
+        } else {
+            self.earlier.notify_one();
+        }
+    }
+
+    fn run(&self) {
+        let mut due = Vec::with_capacity(BATCH);
+        loop {
+            let mut queue = self.queue();
+            let now = kernel::now();
+            queue.take_due(now, &mut due);
+            if due.is_empty() {
+                self.wait(queue, now);
+                continue;
+            }
+            drop(queue);
+            for waker in due.drain(..) {
+                // A waker is foreign code: its panic must not end the sleep of all others.
+                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            }
+        }
+    }
+
+    /// Waits until the earliest sleeper may be due. Takes the lock along, so that nobody can enlist between
+    /// the look at the queue and the setting of the alarm.
+    fn wait<'a>(&'a self, mut queue: MutexGuard<'a, Queue>, now: Moment) {
+        queue.looks_at = queue.next_look(now);
+        match self.set_alarm(&mut queue) {
+            Some(alarm) => {
+                drop(queue);
+                let outcome = alarm.wait();
+                queue = self.queue();
+                queue.alarm_failed |= outcome.is_err();
+            }
+            None => {
+                let left = Duration::from_nanos(queue.looks_at.saturating_sub(nanos(now.boot)));
+                let (back, _) = self
+                    .earlier
+                    .wait_timeout(queue, left.min(WITHOUT_ALARM))
+                    .unwrap_or_else(PoisonError::into_inner);
+                queue = back;
+            }
+        }
+        queue.looks_at = LOOKING;
+    }
+
+    /// Sets the alarm for the next look, if there is one that works. Tried again at every wait while the
+    /// process has no file descriptor to spare.
+    fn set_alarm(&self, queue: &mut Queue) -> Option<&Alarm> {
+        if queue.alarm_failed {
+            return None;
+        }
+        if self.alarm.get().is_none()
+            && let Ok(opened) = (self.open)()
+        {
+            let _ = self.alarm.set(opened);
+        }
+        let alarm = self.alarm.get()?;
+        // With nobody asleep the old time stays set: it has been read, or it costs one look in vain.
+        if queue.looks_at != NEVER && alarm.set(queue.looks_at).is_err() {
+            queue.alarm_failed = true;
+            return None;
+        }
+        Some(alarm)
+    }
+}
+
+#[cfg(test)]
+impl Timer {
+    /// Makes a timer of its own for one test, so that the test sees nobody else's sleepers.
+    pub(super) fn new_for_test(start: fn(&'static Timer) -> io::Result<()>) -> &'static Self {
+        Box::leak(Box::new(Self::new(start, Alarm::open)))
+    }
+
+    /// Counts who has a place in the queue.
+    pub(super) fn sleepers(&self) -> usize {
+        self.queue().by_boot.len()
+    }
+}
+
+#[cfg(test)]
+#[path = "timer_test.rs"]
+mod tests;

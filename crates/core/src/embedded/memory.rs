@@ -1,0 +1,232 @@
+//! Leases in the memory of this process, for tests and for electing among tasks.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures_util::stream;
+
+use crate::clock::{Clock, Moment, SystemClock};
+use crate::name::{Attempt, CandidateId, ElectionName};
+use crate::store::record::{self, Decision, Record, Sight};
+use crate::store::wake::Wakes;
+use crate::store::{
+    Acquisition, Bid, Change, Changes, ControlRequest, ExpiryClock, Guarantees, LeaseRecord, LeaseStore,
+    Operator, Pause, Release, Released, Renew, Renewal, Requested, StoreError, TokenOrder, Wake,
+};
+
+/// Leases in memory; clones share them.
+///
+/// Leases end by the clock that the store was made with, which a test can move: see
+/// [`ManualClock`](crate::clock::ManualClock).
+#[derive(Clone)]
+pub struct MemoryStore {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    clock: Arc<dyn Clock>,
+    records: Mutex<BTreeMap<ElectionName, Entry>>,
+    wakes: Wakes,
+}
+
+struct Entry {
+    record: Box<Record>,
+    written: Moment,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MemoryStore {
+    /// Makes an empty store on the machine's clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+
+    /// Makes an empty store whose leases end by `clock`.
+    #[must_use]
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
+        let shared = Shared {
+            clock,
+            records: Mutex::default(),
+            wakes: Wakes::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Decides on the present record of `election` and writes what was decided, in one step.
+    fn change<T>(
+        &self,
+        election: &ElectionName,
+        decide: impl FnOnce(Option<&Record>, &Sight) -> Decision<T>,
+    ) -> T {
+        let mut records = self.shared.records.lock().unwrap_or_else(PoisonError::into_inner);
+        self.shared.change(&mut records, election, decide).0
+    }
+
+    fn change_and_wake<T>(
+        &self,
+        election: &ElectionName,
+        decide: impl FnOnce(Option<&Record>, &Sight) -> Decision<T>,
+    ) -> T {
+        let (answer, written) = {
+            let mut records = self.shared.records.lock().unwrap_or_else(PoisonError::into_inner);
+            self.shared.change(&mut records, election, decide)
+        };
+        if written {
+            self.shared.wakes.wake(election);
+        }
+        answer
+    }
+}
+
+impl Shared {
+    fn change<T>(
+        &self,
+        records: &mut BTreeMap<ElectionName, Entry>,
+        election: &ElectionName,
+        decide: impl FnOnce(Option<&Record>, &Sight) -> Decision<T>,
+    ) -> (T, bool) {
+        let now = self.clock.now();
+        let entry = records.get(election);
+        let sight = self.sight(entry, now);
+        match decide(entry.map(|entry| entry.record.as_ref()), &sight) {
+            Decision::Keep(answer) => (answer, false),
+            Decision::Write(record, answer) => {
+                records.insert(election.clone(), Entry { record, written: now });
+                (answer, true)
+            }
+        }
+    }
+
+    fn sight(&self, entry: Option<&Entry>, now: Moment) -> Sight {
+        // By the boot clock alone, since a store has one clock: two would be two opinions about one lease.
+        let age = entry.map_or(Duration::ZERO, |entry| {
+            now.boot.saturating_sub(entry.written.boot)
+        });
+        Sight::exact(age, self.clock.wall())
+    }
+
+    fn read(&self, election: &ElectionName) -> Option<LeaseRecord> {
+        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = records.get(election)?;
+        Some(entry.record.view(&self.sight(Some(entry), self.clock.now())))
+    }
+}
+
+#[async_trait]
+impl LeaseStore for MemoryStore {
+    async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
+        Ok(self.change_and_wake(election, |present, sight| {
+            record::acquire(present, election, bid, sight)
+        }))
+    }
+
+    async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
+        // Nobody is woken by a renewal: followers time the lease, and are refused once more when it was renewed.
+        let renew = |renewal: &Renew| {
+            Ok(self.change(&renewal.lease.election, |present, sight| {
+                record::renew(present, renewal, sight)
+            }))
+        };
+        renewals.iter().map(renew).collect()
+    }
+
+    async fn release(&self, release: &Release) -> Result<Released, StoreError> {
+        let election = &release.lease.election;
+        Ok(self.change_and_wake(election, |present, sight| {
+            record::release(present, release, sight)
+        }))
+    }
+
+    async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
+        Ok(self.shared.read(election))
+    }
+
+    fn watch(&self, elections: &[ElectionName]) -> Option<Changes> {
+        let wake = self.shared.wakes.watch(elections);
+        let shared = Arc::clone(&self.shared);
+        let changes = stream::unfold((shared, wake), |(shared, wake)| async {
+            let election = wake.next().await;
+            let change = shared
+                .read(&election)
+                .map_or(Change::Gap, |record| Change::Record(Box::new(record)));
+            Some((change, (shared, wake)))
+        });
+        Some(Box::pin(changes))
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        Guarantees {
+            store: "memory",
+            scope: "the tasks of this process".into(),
+            linearizable: true,
+            survives_restart: false,
+            survives_failover: None,
+            clock: ExpiryClock::Machine,
+            tokens: TokenOrder::Strict,
+            min_ttl: Duration::from_millis(1),
+            ttl_grain: Duration::from_millis(1),
+            wake: Wake::Push,
+            assumptions: vec!["leases and tokens end with the process"],
+        }
+    }
+
+    fn operator(&self) -> Option<&dyn Operator> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Operator for MemoryStore {
+    async fn list(&self, prefix: &str) -> Result<Vec<ElectionName>, StoreError> {
+        let records = self.shared.records.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(records
+            .keys()
+            .filter(|name| name.as_str().starts_with(prefix))
+            .cloned()
+            .collect())
+    }
+
+    async fn request(
+        &self,
+        election: &ElectionName,
+        attempt: Attempt,
+        request: ControlRequest,
+    ) -> Result<Requested, StoreError> {
+        Ok(self.change_and_wake(election, |present, sight| {
+            record::request(present, &request, attempt, sight)
+        }))
+    }
+
+    async fn pause(&self, election: &ElectionName, attempt: Attempt, pause: Pause) -> Result<(), StoreError> {
+        self.change_and_wake(election, |present, sight| {
+            record::pause(present, election, &pause, attempt, sight)
+        });
+        Ok(())
+    }
+
+    async fn resume(&self, election: &ElectionName, attempt: Attempt) -> Result<(), StoreError> {
+        self.change_and_wake(election, |present, sight| record::resume(present, attempt, sight));
+        Ok(())
+    }
+
+    async fn candidates(&self, _election: &ElectionName) -> Result<Option<Vec<CandidateId>>, StoreError> {
+        Ok(None)
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MemoryStore")
+    }
+}

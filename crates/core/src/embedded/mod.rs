@@ -1,0 +1,7 @@
+//! Stores without a server: in memory, and in a directory of this machine.
+
+mod memory;
+mod memory_versioned;
+
+pub use memory::MemoryStore;
+pub use memory_versioned::MemoryVersioned;

@@ -1,0 +1,118 @@
+//! Wakes whoever watches elections inside this process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::sync::Notify;
+
+use crate::name::ElectionName;
+
+/// Who watches what.
+///
+/// A watcher that does not read costs a set of names, however much happens: it learns *which* elections changed, and
+/// reads what they are now.
+#[derive(Debug, Default)]
+pub struct Wakes {
+    watchers: Mutex<BTreeMap<ElectionName, Vec<Weak<Bell>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Bell {
+    changed: Mutex<BTreeSet<ElectionName>>,
+    ring: Notify,
+}
+
+/// One watcher's side.
+#[derive(Debug)]
+pub struct Wake {
+    bell: Arc<Bell>,
+}
+
+impl Wakes {
+    /// Begins to watch.
+    #[must_use]
+    pub fn watch(&self, elections: &[ElectionName]) -> Wake {
+        let bell = Arc::new(Bell::default());
+        let mut watchers = unpoisoned(&self.watchers);
+        for election in elections {
+            let bells = watchers.entry(election.clone()).or_default();
+            // Whoever stopped watching leaves here, so that the list cannot grow for ever.
+            bells.retain(|bell| bell.strong_count() > 0);
+            bells.push(Arc::downgrade(&bell));
+        }
+        Wake { bell }
+    }
+
+    /// Tells everybody who watches `election` that it changed.
+    pub fn wake(&self, election: &ElectionName) {
+        let mut watchers = unpoisoned(&self.watchers);
+        let Some(bells) = watchers.get_mut(election) else {
+            return;
+        };
+        bells.retain(|bell| {
+            let Some(bell) = bell.upgrade() else { return false };
+            unpoisoned(&bell.changed).insert(election.clone());
+            bell.ring.notify_one();
+            true
+        });
+        if bells.is_empty() {
+            watchers.remove(election);
+        }
+    }
+
+    /// Tells everybody that everything may have changed.
+    pub fn wake_all(&self) {
+        let names: Vec<_> = unpoisoned(&self.watchers).keys().cloned().collect();
+        for name in names {
+            self.wake(&name);
+        }
+    }
+}
+
+impl Wake {
+    /// Waits for the next election that changed.
+    pub async fn next(&self) -> ElectionName {
+        loop {
+            if let Some(election) = unpoisoned(&self.bell.changed).pop_first() {
+                return election;
+            }
+            self.bell.ring.notified().await;
+        }
+    }
+}
+
+/// A thread that panicked left only whole values behind here.
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> ElectionName {
+        ElectionName::new(name).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_watcher_learns_each_changed_election_once_however_often_it_changed() {
+        let wakes = Wakes::default();
+        let watcher = wakes.watch(&[name("a"), name("b")]);
+        for _ in 0..1000 {
+            wakes.wake(&name("b"));
+            wakes.wake(&name("c"));
+        }
+        wakes.wake(&name("a"));
+        assert_eq!(watcher.next().await, name("a"));
+        assert_eq!(watcher.next().await, name("b"));
+        assert!(unpoisoned(&watcher.bell.changed).is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_watcher_that_is_gone_leaves_nothing_behind() {
+        let wakes = Wakes::default();
+        drop(wakes.watch(&[name("a")]));
+        wakes.wake(&name("a"));
+        assert!(unpoisoned(&wakes.watchers).is_empty());
+    }
+}

@@ -1,0 +1,5 @@
+//! What tests of Tenure and of its stores are built from.
+
+pub mod virtual_clock;
+
+pub use virtual_clock::VirtualClock;
