@@ -1,6 +1,8 @@
 //! Tenure's contract, elector and embedded stores.
 
 pub mod clock;
+pub mod elections;
+pub mod elector;
 pub mod embedded;
 pub mod fence;
 pub mod name;
@@ -8,7 +10,10 @@ pub mod random;
 pub mod store;
 pub mod token;
 
-pub use clock::{Clock, ManualClock, Moment, Sleep, SystemClock};
+pub use clock::{Clock, ClockExt, ManualClock, Moment, Sleep, SystemClock};
+pub use elections::{Elections, ElectionsBuilder, LeadError};
+pub use elector::{Elector, ElectorHandle, Leadership, Settings};
+pub use fence::{Fence, FenceError};
 pub use name::{Attempt, BidId, CandidateId, ElectionName, Identity, RequestId};
 pub use random::Random;
 pub use token::FencingToken;

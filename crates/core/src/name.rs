@@ -128,18 +128,9 @@ impl CandidateId {
     #[must_use]
     pub fn of_this_process(random: &Random) -> Self {
         let uname = rustix::system::uname();
-        let host: String = uname
-            .nodename()
-            .to_string_lossy()
-            .chars()
-            .filter(|c| !c.is_control())
-            .take(63)
-            .collect();
-        let host = if host.trim().is_empty() {
-            "host"
-        } else {
-            host.as_str()
-        };
+        let host: String =
+            uname.nodename().to_string_lossy().chars().filter(|c| !c.is_control()).take(63).collect();
+        let host = if host.trim().is_empty() { "host" } else { host.as_str() };
         let id = format!("{host}_{}_{:08x}", std::process::id(), random.next_u64() >> 32);
         // At most 63 characters of at most 4 bytes, and 20 more: within the limit, never blank.
         Self(id.into())
@@ -239,10 +230,7 @@ mod tests {
             ("a\0", "control character"),
         ] {
             let message = ElectionName::new(name).unwrap_err().to_string();
-            assert!(
-                message.contains(words) && message.starts_with("election name"),
-                "{message}"
-            );
+            assert!(message.contains(words) && message.starts_with("election name"), "{message}");
             assert!(message.len() < 300, "{message}");
         }
     }
@@ -259,10 +247,7 @@ mod tests {
     #[test]
     fn a_candidate_is_unique_per_start() {
         let random = Random::from_os();
-        let (a, b) = (
-            CandidateId::of_this_process(&random),
-            CandidateId::of_this_process(&random),
-        );
+        let (a, b) = (CandidateId::of_this_process(&random), CandidateId::of_this_process(&random));
         assert_ne!(a, b);
         assert!(a.as_str().contains(&format!("_{}_", std::process::id())));
     }

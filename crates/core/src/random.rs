@@ -46,19 +46,13 @@ impl Random {
                 bytes[i + 7],
             ])
         };
-        Self {
-            high: AtomicU64::new(half(0)),
-            low: AtomicU64::new(half(8)),
-        }
+        Self { high: AtomicU64::new(half(0)), low: AtomicU64::new(half(8)) }
     }
 
     /// Starts from a seed: the same seed draws the same sequence.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
-        Self {
-            high: AtomicU64::new(mix(seed)),
-            low: AtomicU64::new(mix(seed ^ STEP)),
-        }
+        Self { high: AtomicU64::new(mix(seed)), low: AtomicU64::new(mix(seed ^ STEP)) }
     }
 
     /// Draws 64 bits.

@@ -9,10 +9,7 @@ use tokio::time::Instant;
 
 /// Where a new clock stands. Far from zero, so that a time before the start can be told; different on both
 /// clocks, so that a test notices who mixes them up.
-const START: Moment = Moment {
-    boot: Duration::from_secs(7200),
-    raw: Duration::from_secs(3600),
-};
+const START: Moment = Moment { boot: Duration::from_secs(7200), raw: Duration::from_secs(3600) };
 
 /// What a new wall clock shows: 2026-01-01T00:00:00Z, the same in every run.
 const WALL_START: Duration = Duration::from_secs(1_767_225_600);
@@ -80,20 +77,15 @@ impl Rate {
             return Some(Duration::ZERO);
         }
         // Rounded up: a nanosecond too early would be before the moment by this clock.
-        let true_ticks = ticks
-            .checked_mul(MILLION.unsigned_abs().into())?
-            .checked_add(self.speed().checked_sub(1)?)?;
+        let true_ticks =
+            ticks.checked_mul(MILLION.unsigned_abs().into())?.checked_add(self.speed().checked_sub(1)?)?;
         self.since.checked_add(from_nanos(true_ticks / self.speed()))
     }
 
     /// Draws the line anew from `true_time` on, so that a change of rate leaves the past as it was.
     fn turn(&mut self, true_time: Duration, ppm: i64) {
         let reading = self.at(true_time);
-        *self = Self {
-            since: self.since.max(true_time),
-            reading,
-            ppm,
-        };
+        *self = Self { since: self.since.max(true_time), reading, ppm };
     }
 }
 
@@ -103,10 +95,7 @@ fn from_nanos(ns: u128) -> Duration {
 
 impl State {
     fn now(&self, true_time: Duration) -> Moment {
-        Moment {
-            boot: self.boot.at(true_time),
-            raw: self.raw.at(true_time),
-        }
+        Moment { boot: self.boot.at(true_time), raw: self.raw.at(true_time) }
     }
 
     /// Returns the first true time at which `moment` has passed and the machine is awake, if it ever comes.
@@ -138,24 +127,14 @@ impl VirtualClock {
     }
 
     fn of_machine(origin: Instant, since: Duration) -> Self {
-        let line = |reading: Duration| Rate {
-            since,
-            reading: reading.saturating_add(since),
-            ppm: 0,
-        };
+        let line = |reading: Duration| Rate { since, reading: reading.saturating_add(since), ppm: 0 };
         let state = State {
             boot: line(START.boot),
             raw: line(START.raw),
             wall_offset_seconds: 0,
             resumes_at: Duration::ZERO,
         };
-        Self {
-            origin,
-            machine: Arc::new(Machine {
-                state: Mutex::new(state),
-                changed: Notify::new(),
-            }),
-        }
+        Self { origin, machine: Arc::new(Machine { state: Mutex::new(state), changed: Notify::new() }) }
     }
 
     /// Moves both clocks ahead by `offset`, as for a machine that was started earlier, and returns the clock.
@@ -269,11 +248,7 @@ impl Clock for VirtualClock {
         let shown = SystemTime::UNIX_EPOCH + WALL_START + self.true_now();
         let offset = self.state().wall_offset_seconds;
         let distance = Duration::from_secs(offset.unsigned_abs());
-        let stepped = if offset < 0 {
-            shown.checked_sub(distance)
-        } else {
-            shown.checked_add(distance)
-        };
+        let stepped = if offset < 0 { shown.checked_sub(distance) } else { shown.checked_add(distance) };
         stepped.unwrap_or(shown)
     }
 

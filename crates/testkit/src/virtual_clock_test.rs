@@ -11,15 +11,8 @@ const GRAIN: Duration = Duration::from_millis(1);
 /// Sleeps until `moment` and checks that it was neither too early by its own clock nor late in true time.
 async fn sleep_and_check(clock: &VirtualClock, moment: Moment, true_time: Duration) {
     clock.sleep_until(moment).await;
-    assert!(
-        moment.has_passed(clock.now()),
-        "too early: {moment:?}, now {:?}",
-        clock.now()
-    );
-    let late = clock
-        .true_now()
-        .checked_sub(true_time)
-        .expect("too early by true time");
+    assert!(moment.has_passed(clock.now()), "too early: {moment:?}, now {:?}", clock.now());
+    let late = clock.true_now().checked_sub(true_time).expect("too early by true time");
     assert!(late <= GRAIN, "{late:?} late");
 }
 
@@ -52,39 +45,20 @@ async fn a_moment_that_has_passed_needs_no_time() {
 
 #[tokio::test(start_paused = true)]
 async fn no_sleeper_completes_before_its_moment_by_its_own_clock() {
-    for (boot_ppm, raw_ppm) in [
-        (0, 0),
-        (100_000, 0),
-        (-100_000, 0),
-        (1, -1),
-        (-83_333, 77),
-        (123_457, -9_973),
-    ] {
+    for (boot_ppm, raw_ppm) in
+        [(0, 0), (100_000, 0), (-100_000, 0), (1, -1), (-83_333, 77), (123_457, -9_973)]
+    {
         let clock = VirtualClock::new().with_rates(boot_ppm, raw_ppm);
         let faster = u64::try_from(MILLION + boot_ppm.max(raw_ppm)).unwrap();
-        for wanted_ns in [
-            1,
-            999,
-            999_999,
-            1_000_000,
-            1_000_001,
-            30_000_000_007,
-            86_400_000_000_001,
-        ] {
-            let (moment, began) = (
-                clock.now().plus(Duration::from_nanos(wanted_ns)),
-                clock.true_now(),
-            );
+        for wanted_ns in [1, 999, 999_999, 1_000_000, 1_000_001, 30_000_000_007, 86_400_000_000_001] {
+            let (moment, began) = (clock.now().plus(Duration::from_nanos(wanted_ns)), clock.true_now());
             let shortest_ns = u128::from(wanted_ns) * 1_000_000 / u128::from(faster);
             // A change of rate in the middle of a tick loses less than a nanosecond.
             let true_time =
                 began + Duration::from_nanos(u64::try_from(shortest_ns).unwrap().saturating_sub(1));
             clock.sleep_until(moment).await;
             assert!(moment.has_passed(clock.now()));
-            let late = clock
-                .true_now()
-                .checked_sub(true_time)
-                .expect("too early by true time");
+            let late = clock.true_now().checked_sub(true_time).expect("too early by true time");
             assert!(
                 late <= GRAIN + Duration::from_nanos(3),
                 "{wanted_ns} ns at {boot_ppm}, {raw_ppm}: {late:?}"
@@ -103,10 +77,7 @@ async fn two_clocks_of_different_rates_disagree_as_told() {
     assert_eq!(slow.now().boot - slow_start.boot, 900 * SECOND);
     assert_eq!(slow.now().raw - slow_start.raw, 1000 * SECOND);
     assert_eq!(fast.now().boot - fast_start.boot, 1050 * SECOND);
-    assert_eq!(
-        fast.now().raw - fast_start.raw,
-        1000 * SECOND + Duration::from_millis(20)
-    );
+    assert_eq!(fast.now().raw - fast_start.raw, 1000 * SECOND + Duration::from_millis(20));
     assert_eq!(fast_start, slow_start.plus(HOUR));
     assert_eq!((slow.true_now(), fast.true_now()), (1000 * SECOND, 1000 * SECOND));
 }
@@ -174,13 +145,7 @@ async fn a_jump_of_the_boot_clock_wakes_who_is_due_at_once_and_nobody_else() {
     clock.jump_boot(HOUR);
     due.await.unwrap();
     assert_eq!(clock.true_now(), SECOND, "in no time");
-    assert_eq!(
-        clock.now(),
-        Moment {
-            boot: start.boot + HOUR + SECOND,
-            raw: start.raw + SECOND
-        }
-    );
+    assert_eq!(clock.now(), Moment { boot: start.boot + HOUR + SECOND, raw: start.raw + SECOND });
     assert!(!later.is_finished());
     elsewhere.await.unwrap();
     assert_eq!(clock.true_now(), HOUR, "another machine's clock did not jump");
@@ -204,27 +169,11 @@ async fn a_suspended_machine_wakes_nobody_until_it_resumes_and_then_all_who_are_
     tokio::task::yield_now().await;
     clock.suspend_for(HOUR);
     truth.sleep(HOUR / 2).await;
-    assert_eq!(
-        clock.now(),
-        Moment {
-            boot: start.boot + HOUR / 2,
-            raw: start.raw
-        }
-    );
+    assert_eq!(clock.now(), Moment { boot: start.boot + HOUR / 2, raw: start.raw });
     assert!(!due.is_finished());
     assert_eq!(due.await.unwrap(), HOUR);
-    assert_eq!(
-        later.await.unwrap(),
-        2 * HOUR,
-        "the boot clock counts the suspend"
-    );
-    assert_eq!(
-        clock.now(),
-        Moment {
-            boot: start.boot + 2 * HOUR,
-            raw: start.raw + HOUR
-        }
-    );
+    assert_eq!(later.await.unwrap(), 2 * HOUR, "the boot clock counts the suspend");
+    assert_eq!(clock.now(), Moment { boot: start.boot + 2 * HOUR, raw: start.raw + HOUR });
 }
 
 #[tokio::test(start_paused = true)]
@@ -237,11 +186,7 @@ async fn a_change_of_rate_in_a_suspend_does_not_let_the_raw_clock_go_on() {
     clock.set_rates(0, 1_000_000);
     assert_eq!(clock.now().raw, start.raw);
     truth.sleep(HOUR).await;
-    assert_eq!(
-        clock.now().raw,
-        start.raw + HOUR,
-        "half an hour awake at twice the rate"
-    );
+    assert_eq!(clock.now().raw, start.raw + HOUR, "half an hour awake at twice the rate");
 }
 
 #[tokio::test(start_paused = true)]

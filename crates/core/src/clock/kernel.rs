@@ -22,10 +22,7 @@ pub(super) fn now() -> Moment {
 
 fn since_zero(reading: Timespec) -> Duration {
     // The kernel answers neither clock with a negative second nor with a nanosecond past the second.
-    Duration::new(
-        u64::try_from(reading.tv_sec).unwrap_or(0),
-        u32::try_from(reading.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(u64::try_from(reading.tv_sec).unwrap_or(0), u32::try_from(reading.tv_nsec).unwrap_or(0))
 }
 
 /// A timer on the boot clock that fires at once on resume if its time came during a suspend.
@@ -52,10 +49,7 @@ impl Alarm {
     pub(super) fn set(&self, boot_ns: u64) -> io::Result<()> {
         // Zero would switch the timer off; the first nanosecond after boot is as much in the past.
         let at = Duration::from_nanos(boot_ns.max(1));
-        let never = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
+        let never = Timespec { tv_sec: 0, tv_nsec: 0 };
         let once = Itimerspec {
             it_interval: never,
             it_value: Timespec {

@@ -11,10 +11,7 @@ use super::{Clock, Moment, Sleep};
 
 /// Where a new clock stands. Far from zero, so that a time before the start can be told; different on both
 /// clocks, so that a test notices who mixes them up.
-const START: Moment = Moment {
-    boot: Duration::from_secs(7200),
-    raw: Duration::from_secs(3600),
-};
+const START: Moment = Moment { boot: Duration::from_secs(7200), raw: Duration::from_secs(3600) };
 
 /// What a new wall clock shows: 2026-01-01T00:00:00Z, the same in every run.
 const WALL_START: Duration = Duration::from_secs(1_767_225_600);
@@ -71,9 +68,7 @@ impl ManualClock {
             sleepers: BTreeMap::new(),
             watchers: Vec::new(),
         };
-        Self {
-            shared: Arc::new(Mutex::new(state)),
-        }
+        Self { shared: Arc::new(Mutex::new(state)) }
     }
 
     /// Moves both clocks and the wall clock forward, and completes who is due, the earliest first.
@@ -112,11 +107,7 @@ impl ManualClock {
             if state.sleepers.len() >= n {
                 return Poll::Ready(());
             }
-            if !state
-                .watchers
-                .iter()
-                .any(|watcher| watcher.will_wake(context.waker()))
-            {
+            if !state.watchers.iter().any(|watcher| watcher.will_wake(context.waker())) {
                 state.watchers.push(context.waker().clone());
             }
             Poll::Pending
@@ -159,11 +150,7 @@ impl Clock for ManualClock {
     }
 
     fn sleep_until(&self, moment: Moment) -> Sleep {
-        Box::pin(ManualSleep {
-            clock: self.clone(),
-            moment,
-            number: None,
-        })
+        Box::pin(ManualSleep { clock: self.clone(), moment, number: None })
     }
 }
 
@@ -189,11 +176,7 @@ impl Future for ManualSleep {
             state.next_number
         });
         let before = state.sleepers.insert(number, (sleep.moment, waker));
-        let watchers = if before.is_none() {
-            std::mem::take(&mut state.watchers)
-        } else {
-            Vec::new()
-        };
+        let watchers = if before.is_none() { std::mem::take(&mut state.watchers) } else { Vec::new() };
         drop(state);
         drop(before);
         watchers.into_iter().for_each(Waker::wake);

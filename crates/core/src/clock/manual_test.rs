@@ -18,11 +18,7 @@ fn a_clock_stands_still_until_it_is_moved_and_its_clones_move_with_it() {
     clock.advance(5 * SECOND);
     assert_eq!(clone.now(), now.plus(5 * SECOND));
     assert_eq!(clone.wall(), wall + 5 * SECOND);
-    assert_eq!(
-        ManualClock::default().now(),
-        now,
-        "another clock starts at the same time, on its own"
-    );
+    assert_eq!(ManualClock::default().now(), now, "another clock starts at the same time, on its own");
 }
 
 #[test]
@@ -44,13 +40,7 @@ fn a_suspend_moves_the_boot_clock_alone_and_completes_who_is_due() {
     assert!(poll(&mut sleep).is_pending());
     clock.suspend(3600 * SECOND);
     assert!(poll(&mut sleep).is_ready());
-    assert_eq!(
-        clock.now(),
-        Moment {
-            boot: now.boot + 3600 * SECOND,
-            raw: now.raw
-        }
-    );
+    assert_eq!(clock.now(), Moment { boot: now.boot + 3600 * SECOND, raw: now.raw });
     assert_eq!(clock.wall(), wall + 3600 * SECOND);
 }
 

@@ -35,27 +35,18 @@ pub struct Moment {
 
 impl Moment {
     /// The moment that never comes.
-    pub const FAR: Moment = Moment {
-        boot: Duration::MAX,
-        raw: Duration::MAX,
-    };
+    pub const FAR: Moment = Moment { boot: Duration::MAX, raw: Duration::MAX };
 
     /// Returns the moment `d` later, at most [`FAR`](Self::FAR).
     #[must_use]
     pub const fn plus(self, d: Duration) -> Moment {
-        Moment {
-            boot: self.boot.saturating_add(d),
-            raw: self.raw.saturating_add(d),
-        }
+        Moment { boot: self.boot.saturating_add(d), raw: self.raw.saturating_add(d) }
     }
 
     /// Returns the moment `d` earlier, at the earliest the zero of each clock.
     #[must_use]
     pub const fn minus(self, d: Duration) -> Moment {
-        Moment {
-            boot: self.boot.saturating_sub(d),
-            raw: self.raw.saturating_sub(d),
-        }
+        Moment { boot: self.boot.saturating_sub(d), raw: self.raw.saturating_sub(d) }
     }
 
     /// Tells whether either clock has reached this moment.
@@ -72,9 +63,7 @@ impl Moment {
     /// [`has_passed`](Self::has_passed) is true.
     #[must_use]
     pub fn time_until(self, now: Moment) -> Duration {
-        self.boot
-            .saturating_sub(now.boot)
-            .min(self.raw.saturating_sub(now.raw))
+        self.boot.saturating_sub(now.boot).min(self.raw.saturating_sub(now.raw))
     }
 
     /// Returns how long ago `earlier` was, zero if it is still ahead on both clocks.
@@ -82,27 +71,19 @@ impl Moment {
     /// The larger of what the two clocks say: whoever trusts something for a time then trusts it for less.
     #[must_use]
     pub fn time_since(self, earlier: Moment) -> Duration {
-        self.boot
-            .saturating_sub(earlier.boot)
-            .max(self.raw.saturating_sub(earlier.raw))
+        self.boot.saturating_sub(earlier.boot).max(self.raw.saturating_sub(earlier.raw))
     }
 
     /// Returns the moment that has passed as soon as one of the two has.
     #[must_use]
     pub fn earlier_of(self, other: Moment) -> Moment {
-        Moment {
-            boot: self.boot.min(other.boot),
-            raw: self.raw.min(other.raw),
-        }
+        Moment { boot: self.boot.min(other.boot), raw: self.raw.min(other.raw) }
     }
 
     /// Returns the later reading of each clock.
     #[must_use]
     pub fn later_of(self, other: Moment) -> Moment {
-        Moment {
-            boot: self.boot.max(other.boot),
-            raw: self.raw.max(other.raw),
-        }
+        Moment { boot: self.boot.max(other.boot), raw: self.raw.max(other.raw) }
     }
 }
 
@@ -143,10 +124,7 @@ mod tests {
     use super::*;
 
     const fn at(boot: u64, raw: u64) -> Moment {
-        Moment {
-            boot: Duration::from_secs(boot),
-            raw: Duration::from_secs(raw),
-        }
+        Moment { boot: Duration::from_secs(boot), raw: Duration::from_secs(raw) }
     }
 
     const fn secs(n: u64) -> Duration {
@@ -170,10 +148,7 @@ mod tests {
         assert!(moment.has_passed(at(100, 49)), "the boot clock alone");
         assert!(moment.has_passed(at(99, 50)), "the raw clock alone");
         assert!(moment.has_passed(at(101, 51)));
-        assert!(
-            moment.has_passed(moment),
-            "a moment has passed when it is reached"
-        );
+        assert!(moment.has_passed(moment), "a moment has passed when it is reached");
         assert!(!Moment::FAR.has_passed(at(u64::MAX, u64::MAX)));
     }
 
@@ -183,11 +158,7 @@ mod tests {
         assert_eq!(moment.time_until(at(90, 45)), secs(5));
         assert_eq!(moment.time_until(at(97, 40)), secs(3));
         for now in [at(99, 49), at(100, 0), at(0, 50), at(200, 200)] {
-            assert_eq!(
-                moment.time_until(now).is_zero(),
-                moment.has_passed(now),
-                "{now:?}"
-            );
+            assert_eq!(moment.time_until(now).is_zero(), moment.has_passed(now), "{now:?}");
         }
     }
 
@@ -207,11 +178,7 @@ mod tests {
         assert_eq!(a.earlier_of(Moment::FAR), a);
         assert_eq!(a.later_of(Moment::FAR), Moment::FAR);
         for now in [at(89, 49), at(90, 49), at(89, 50), at(100, 60)] {
-            assert_eq!(
-                a.earlier_of(b).has_passed(now),
-                a.has_passed(now) || b.has_passed(now),
-                "{now:?}"
-            );
+            assert_eq!(a.earlier_of(b).has_passed(now), a.has_passed(now) || b.has_passed(now), "{now:?}");
         }
     }
 

@@ -48,11 +48,7 @@ pub(super) struct SystemSleep {
 
 impl SystemSleep {
     pub(super) const fn new(timer: &'static Timer, moment: Moment) -> Self {
-        Self {
-            timer,
-            moment,
-            ticket: None,
-        }
+        Self { timer, moment, ticket: None }
     }
 }
 
@@ -66,11 +62,7 @@ impl Future for SystemSleep {
         if sleep.moment.has_passed(now) {
             return Poll::Ready(());
         }
-        if sleep
-            .timer
-            .enlist(&mut sleep.ticket, sleep.moment, now, context.waker())
-            .is_err()
-        {
+        if sleep.timer.enlist(&mut sleep.ticket, sleep.moment, now, context.waker()).is_err() {
             block_for(sleep.moment.time_until(now).min(WITHOUT_THREAD));
             context.waker().wake_by_ref();
         }

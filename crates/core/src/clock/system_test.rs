@@ -9,6 +9,9 @@ use crate::clock::ClockExt;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
+/// Longer than any sleep here takes on the busiest machine.
+const HANGS: Duration = Duration::from_secs(30);
+
 /// The smallest executor there is: nothing of tokio is needed to sleep.
 fn block_on(mut sleep: Sleep) {
     struct Unpark(Thread);
@@ -19,7 +22,9 @@ fn block_on(mut sleep: Sleep) {
     }
     let waker = Arc::new(Unpark(std::thread::current())).into();
     while sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-        std::thread::park();
+        let began = kernel::now();
+        std::thread::park_timeout(HANGS);
+        assert!(kernel::now().time_since(began) < HANGS, "nobody woke the sleeper");
     }
 }
 
@@ -42,16 +47,10 @@ fn a_moment_of_one_clock_alone_is_enough() {
     let clock = SystemClock;
     let soon = Duration::from_millis(20);
     let (began, far) = (clock.now(), Duration::MAX);
-    block_on(clock.sleep_until(Moment {
-        boot: began.boot + soon,
-        raw: far,
-    }));
+    block_on(clock.sleep_until(Moment { boot: began.boot + soon, raw: far }));
     assert!(clock.now().boot >= began.boot + soon);
     let began = clock.now();
-    block_on(clock.sleep_until(Moment {
-        boot: far,
-        raw: began.raw + soon,
-    }));
+    block_on(clock.sleep_until(Moment { boot: far, raw: began.raw + soon }));
     assert!(clock.now().raw >= began.raw + soon);
     assert!(clock.now().time_since(began) < HOUR);
 }
@@ -122,20 +121,14 @@ fn a_sleep_dropped_by_the_drop_of_a_waker_does_not_deadlock() {
     let mut outer = sleep();
     assert!(outer.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     drop(waker);
-    assert!(
-        poll(&mut outer).is_pending(),
-        "the waker is replaced, and its task dropped with it"
-    );
+    assert!(poll(&mut outer).is_pending(), "the waker is replaced, and its task dropped with it");
     assert_eq!(timer.sleepers(), 1);
 }
 
 #[test]
 fn ten_thousand_sleepers_of_several_threads_all_complete_and_none_too_early() {
     let timer = Timer::new_for_test(timer::start_thread);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
     let (random, completed) = (Random::from_seed(11), Arc::new(AtomicUsize::new(0)));
     runtime.block_on(async {
         let tasks: Vec<_> = (0..10_000)
@@ -159,10 +152,7 @@ fn ten_thousand_sleepers_of_several_threads_all_complete_and_none_too_early() {
 
 #[test]
 fn sleepers_given_up_for_earlier_ones_again_and_again_lose_nobody() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(4)
-        .build()
-        .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
     runtime.block_on(async {
         let tasks: Vec<_> = (0..200)
             .map(|i| {

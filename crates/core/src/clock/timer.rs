@@ -17,7 +17,7 @@ const BATCH: usize = 256;
 /// How close a moment of the raw clock must be to be waited for in one go.
 ///
 /// The kernel has no timer on the raw clock, only on the boot clock, which may run 10 % slower. A wait of
-/// 10 ms is then 1 ms late at worst; longer ones are made in steps that cannot overshoot.
+/// 10 ms is then little more than 1 ms late at worst; longer ones are made in steps that cannot overshoot.
 const ONE_GO_NS: u64 = 10_000_000;
 
 /// The part of a longer wait for the raw clock that is left for the next step: an eighth, a little more than
@@ -74,27 +74,16 @@ impl Queue {
     }
 
     fn add(&mut self, moment: Moment, waker: Waker) -> Ticket {
-        let ticket = Ticket {
-            boot_ns: nanos(moment.boot),
-            raw_ns: nanos(moment.raw),
-            number: self.next_number,
-        };
+        let ticket =
+            Ticket { boot_ns: nanos(moment.boot), raw_ns: nanos(moment.raw), number: self.next_number };
         self.next_number += 1;
         self.by_raw.insert((ticket.raw_ns, ticket.number), ticket.boot_ns);
-        self.by_boot.insert(
-            (ticket.boot_ns, ticket.number),
-            Sleeper {
-                raw_ns: ticket.raw_ns,
-                waker,
-            },
-        );
+        self.by_boot.insert((ticket.boot_ns, ticket.number), Sleeper { raw_ns: ticket.raw_ns, waker });
         ticket
     }
 
     fn waker_of(&mut self, ticket: Ticket) -> Option<&mut Waker> {
-        self.by_boot
-            .get_mut(&(ticket.boot_ns, ticket.number))
-            .map(|sleeper| &mut sleeper.waker)
+        self.by_boot.get_mut(&(ticket.boot_ns, ticket.number)).map(|sleeper| &mut sleeper.waker)
     }
 
     fn remove(&mut self, ticket: Ticket) -> Option<Waker> {
@@ -107,11 +96,7 @@ impl Queue {
     fn take_due(&mut self, now: Moment, due: &mut Vec<Waker>) {
         let (boot_now, raw_now) = (nanos(now.boot), nanos(now.raw));
         while due.len() < BATCH {
-            let Some(first) = self
-                .by_boot
-                .first_entry()
-                .filter(|first| first.key().0 <= boot_now)
-            else {
+            let Some(first) = self.by_boot.first_entry().filter(|first| first.key().0 <= boot_now) else {
                 break;
             };
             let number = first.key().1;
@@ -141,14 +126,10 @@ impl Queue {
 }
 
 /// Says when to look whether either clock has reached its time, by the boot clock: never too late by the boot
-/// clock, and too late by the raw clock by at most a tenth of [`ONE_GO_NS`].
+/// clock, and too late by the raw clock by at most a ninth of [`ONE_GO_NS`].
 fn look_at(boot_ns: u64, raw_ns: u64, now: Moment) -> u64 {
     let raw_left = raw_ns.saturating_sub(nanos(now.raw));
-    let step = if raw_left <= ONE_GO_NS {
-        raw_left
-    } else {
-        raw_left - raw_left / RESERVE
-    };
+    let step = if raw_left <= ONE_GO_NS { raw_left } else { raw_left - raw_left / RESERVE };
     boot_ns.min(nanos(now.boot).saturating_add(step))
 }
 
@@ -175,21 +156,12 @@ pub(super) struct Timer {
 pub(super) static PROCESS: Timer = Timer::new(start_thread, Alarm::open);
 
 pub(super) fn start_thread(timer: &'static Timer) -> io::Result<()> {
-    std::thread::Builder::new()
-        .name("tenure-timer".to_owned())
-        .spawn(|| timer.run())
-        .map(drop)
+    std::thread::Builder::new().name("tenure-timer".to_owned()).spawn(|| timer.run()).map(drop)
 }
 
 impl Timer {
     const fn new(start: fn(&'static Timer) -> io::Result<()>, open: fn() -> io::Result<Alarm>) -> Self {
-        Self {
-            queue: Mutex::new(Queue::new()),
-            alarm: OnceLock::new(),
-            earlier: Condvar::new(),
-            start,
-            open,
-        }
+        Self { queue: Mutex::new(Queue::new()), alarm: OnceLock::new(), earlier: Condvar::new(), start, open }
     }
 
     /// Arranges that `waker` is woken once `moment` has passed, in place of the one before.
@@ -204,10 +176,7 @@ impl Timer {
         waker: &Waker,
     ) -> Result<(), NoThread> {
         if let Some(ticket) = *ticket
-            && self
-                .queue()
-                .waker_of(ticket)
-                .is_some_and(|present| present.will_wake(waker))
+            && self.queue().waker_of(ticket).is_some_and(|present| present.will_wake(waker))
         {
             return Ok(());
         }
@@ -239,7 +208,7 @@ impl Timer {
     /// Gives a place up; harmless if the sleeper has been woken.
     pub(super) fn forget(&self, ticket: Ticket) {
         let waker = self.queue().remove(ticket);
-        // The lock is back by now: the last waker of a task may drop the task, and that one other sleeps.
+        // The lock is back by now: the last waker of a task may drop the task, and with it other sleeps.
         drop(waker);
     }
 

@@ -7,10 +7,7 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
 fn at(boot_ns: u64, raw_ns: u64) -> Moment {
-    Moment {
-        boot: Duration::from_nanos(boot_ns),
-        raw: Duration::from_nanos(raw_ns),
-    }
+    Moment { boot: Duration::from_nanos(boot_ns), raw: Duration::from_nanos(raw_ns) }
 }
 
 /// Writes down who was woken, in order.
@@ -26,11 +23,7 @@ impl Wake for Witness {
 }
 
 fn witness(name: u64, woken: &Arc<Mutex<Vec<u64>>>) -> Waker {
-    Arc::new(Witness {
-        name,
-        woken: Arc::clone(woken),
-    })
-    .into()
+    Arc::new(Witness { name, woken: Arc::clone(woken) }).into()
 }
 
 /// A timer of its own, so that a test sees nobody else's sleepers.
@@ -41,10 +34,7 @@ fn timer(open: fn() -> io::Result<Alarm>) -> &'static Timer {
 fn wait_until(fact: impl Fn() -> bool) {
     let began = kernel::now();
     while !fact() {
-        assert!(
-            kernel::now().time_since(began) < Duration::from_secs(30),
-            "the fact never came"
-        );
+        assert!(kernel::now().time_since(began) < Duration::from_secs(30), "the fact never came");
         std::thread::yield_now();
     }
 }
@@ -62,9 +52,9 @@ fn sleepers_are_due_in_the_order_of_their_moments_then_of_their_coming() {
     for (name, moment) in [(3, 30), (1, 10), (4, 40), (2, 20), (22, 20)] {
         queue.add(at(moment, moment), witness(name, &woken));
     }
-    assert_eq!(due(&mut queue, at(9, 9), &woken), []);
+    assert_eq!(due(&mut queue, at(9, 9), &woken), [0u64; 0]);
     assert_eq!(due(&mut queue, at(30, 0), &woken), [1, 2, 22, 3]);
-    assert_eq!(due(&mut queue, at(30, 0), &woken), [], "nobody is woken twice");
+    assert_eq!(due(&mut queue, at(30, 0), &woken), [0u64; 0], "nobody is woken twice");
     assert_eq!(due(&mut queue, at(40, 40), &woken), [4]);
     assert!(queue.by_boot.is_empty() && queue.by_raw.is_empty());
 }
@@ -126,10 +116,7 @@ fn a_boot_clock_slewed_by_a_tenth_makes_nobody_late_by_more_than_two_millisecond
     for raw_left in [1, MS, 10 * MS, 11 * MS, SECOND, 30 * SECOND, 86_400 * SECOND] {
         for per_cent in [90, 95, 100, 105, 110] {
             let (looks, late) = looks_for(raw_left, per_cent);
-            assert!(
-                late <= ONE_GO_NS / 8,
-                "{raw_left} ns at {per_cent} %: {late} ns late"
-            );
+            assert!(late <= ONE_GO_NS / 8, "{raw_left} ns at {per_cent} %: {late} ns late");
             // Each step leaves an eighth (a little more on a fast boot clock): logarithmic, not many.
             assert!(looks <= 20, "{raw_left} ns at {per_cent} %: {looks} looks");
         }
@@ -147,11 +134,7 @@ fn the_next_look_is_never_past_the_earliest_of_either_clock() {
     assert_eq!(queue.next_look(now), 100 * SECOND + 5 * MS);
     queue.add(at(200 * SECOND, 50 * SECOND + 3 * MS), witness(2, &woken));
     assert_eq!(queue.next_look(now), 100 * SECOND + 3 * MS);
-    assert_eq!(
-        queue.next_look(at(100 * SECOND, 90 * SECOND)),
-        100 * SECOND,
-        "passed: look at once"
-    );
+    assert_eq!(queue.next_look(at(100 * SECOND, 90 * SECOND)), 100 * SECOND, "passed: look at once");
 }
 
 /// Enlists `names` in a mixed order, each 10 µs after the one before, and answers in which order they woke.
@@ -166,9 +149,7 @@ fn order_of_waking(timer: &'static Timer, names: u64) -> Vec<u64> {
             let name = (i * 7919) % names;
             let moment = first.plus(Duration::from_micros(10 * name));
             let mut ticket = None;
-            timer
-                .enlist(&mut ticket, moment, kernel::now(), &witness(name, &woken))
-                .unwrap();
+            timer.enlist(&mut ticket, moment, kernel::now(), &witness(name, &woken)).unwrap();
             tickets.push(ticket);
         }
         // On a busy machine the first may come due while the last are still enlisting: then the order says
@@ -215,16 +196,11 @@ fn an_alarm_that_could_not_be_opened_is_opened_later() {
 #[test]
 fn an_earlier_sleeper_that_comes_while_the_thread_waits_is_woken_first() {
     let hour = Duration::from_secs(3600);
-    for timer in [
-        timer(Alarm::open),
-        timer(|| Err(io::ErrorKind::OutOfMemory.into())),
-    ] {
+    for timer in [timer(Alarm::open), timer(|| Err(io::ErrorKind::OutOfMemory.into()))] {
         let woken = Arc::default();
         let (mut late, mut soon) = (None, None);
         let now = kernel::now();
-        timer
-            .enlist(&mut late, now.plus(hour), now, &witness(1, &woken))
-            .unwrap();
+        timer.enlist(&mut late, now.plus(hour), now, &witness(1, &woken)).unwrap();
         wait_until(|| timer.queue().looks_at != LOOKING);
         let now = kernel::now();
         let moment = now.plus(Duration::from_millis(10));
@@ -241,14 +217,10 @@ fn a_later_sleeper_does_not_trouble_the_kernel() {
     let timer = timer(Alarm::open);
     let (now, mut first, mut second) = (kernel::now(), None, None);
     let minute = Duration::from_secs(60);
-    timer
-        .enlist(&mut first, now.plus(minute), now, Waker::noop())
-        .unwrap();
+    timer.enlist(&mut first, now.plus(minute), now, Waker::noop()).unwrap();
     wait_until(|| timer.queue().looks_at != LOOKING);
     let looks_at = timer.queue().looks_at;
-    timer
-        .enlist(&mut second, now.plus(2 * minute), now, Waker::noop())
-        .unwrap();
+    timer.enlist(&mut second, now.plus(2 * minute), now, Waker::noop()).unwrap();
     timer.forget(first.unwrap());
     assert_eq!(timer.queue().looks_at, looks_at);
 }
@@ -263,22 +235,8 @@ fn a_waker_that_panics_takes_nobody_along() {
     }
     let (timer, woken) = (timer(Alarm::open), Arc::default());
     let (now, mut first, mut second) = (kernel::now(), None, None);
-    timer
-        .enlist(
-            &mut first,
-            now.plus(Duration::from_millis(5)),
-            now,
-            &Arc::new(Panics).into(),
-        )
-        .unwrap();
-    timer
-        .enlist(
-            &mut second,
-            now.plus(Duration::from_millis(10)),
-            now,
-            &witness(2, &woken),
-        )
-        .unwrap();
+    timer.enlist(&mut first, now.plus(Duration::from_millis(5)), now, &Arc::new(Panics).into()).unwrap();
+    timer.enlist(&mut second, now.plus(Duration::from_millis(10)), now, &witness(2, &woken)).unwrap();
     wait_until(|| *woken.lock().unwrap() == [2]);
 }
 
@@ -292,14 +250,7 @@ fn a_poisoned_lock_stops_nobody() {
     assert!(poison.join().is_err());
     assert!(timer.queue.is_poisoned());
     let (now, mut ticket) = (kernel::now(), None);
-    timer
-        .enlist(
-            &mut ticket,
-            now.plus(Duration::from_millis(5)),
-            now,
-            &witness(1, &woken),
-        )
-        .unwrap();
+    timer.enlist(&mut ticket, now.plus(Duration::from_millis(5)), now, &witness(1, &woken)).unwrap();
     wait_until(|| *woken.lock().unwrap() == [1]);
 }
 
@@ -309,12 +260,8 @@ fn a_sleeper_polled_with_another_waker_wakes_only_the_last_one() {
     let now = kernel::now();
     let moment = now.plus(Duration::from_secs(3600));
     let mut ticket = None;
-    timer
-        .enlist(&mut ticket, moment, now, &witness(1, &woken))
-        .unwrap();
-    timer
-        .enlist(&mut ticket, moment, now, &witness(2, &woken))
-        .unwrap();
+    timer.enlist(&mut ticket, moment, now, &witness(1, &woken)).unwrap();
+    timer.enlist(&mut ticket, moment, now, &witness(2, &woken)).unwrap();
     assert_eq!(timer.queue().by_boot.len(), 1, "one sleeper has one place");
     assert_eq!(due(&mut timer.queue(), moment, &woken), [2]);
 }
@@ -325,13 +272,9 @@ fn a_sleeper_whose_place_is_gone_gets_a_new_one() {
     let now = kernel::now();
     let moment = now.plus(Duration::from_secs(3600));
     let mut ticket = None;
-    timer
-        .enlist(&mut ticket, moment, now, &witness(1, &woken))
-        .unwrap();
+    timer.enlist(&mut ticket, moment, now, &witness(1, &woken)).unwrap();
     timer.forget(ticket.unwrap());
-    timer
-        .enlist(&mut ticket, moment, now, &witness(1, &woken))
-        .unwrap();
+    timer.enlist(&mut ticket, moment, now, &witness(1, &woken)).unwrap();
     assert_eq!(timer.queue().by_boot.len(), 1);
     timer.forget(ticket.unwrap());
     assert!(timer.queue().by_raw.is_empty());
@@ -357,4 +300,15 @@ fn two_hundred_thousand_sleepers_come_and_go_and_leave_nothing() {
     let took = kernel::now().time_since(began);
     println!("200,000 sleepers came and went in {took:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn a_moment_that_never_comes_is_within_the_reach_of_the_alarm() {
+    let (timer, woken) = (timer(Alarm::open), Arc::default());
+    let (now, mut far, mut soon) = (kernel::now(), None, None);
+    timer.enlist(&mut far, Moment::FAR, now, &witness(1, &woken)).unwrap();
+    wait_until(|| timer.queue().looks_at != LOOKING);
+    assert!(!timer.queue().alarm_failed);
+    timer.enlist(&mut soon, now.plus(Duration::from_millis(5)), now, &witness(2, &woken)).unwrap();
+    wait_until(|| *woken.lock().unwrap() == [2]);
 }

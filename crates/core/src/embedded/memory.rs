@@ -53,14 +53,8 @@ impl MemoryStore {
     /// Makes an empty store whose leases end by `clock`.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        let shared = Shared {
-            clock,
-            records: Mutex::default(),
-            wakes: Wakes::default(),
-        };
-        Self {
-            shared: Arc::new(shared),
-        }
+        let shared = Shared { clock, records: Mutex::default(), wakes: Wakes::default() };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Decides on the present record of `election` and writes what was decided, in one step.
@@ -110,9 +104,7 @@ impl Shared {
 
     fn sight(&self, entry: Option<&Entry>, now: Moment) -> Sight {
         // By the boot clock alone, since a store has one clock: two would be two opinions about one lease.
-        let age = entry.map_or(Duration::ZERO, |entry| {
-            now.boot.saturating_sub(entry.written.boot)
-        });
+        let age = entry.map_or(Duration::ZERO, |entry| now.boot.saturating_sub(entry.written.boot));
         Sight::exact(age, self.clock.wall())
     }
 
@@ -126,26 +118,20 @@ impl Shared {
 #[async_trait]
 impl LeaseStore for MemoryStore {
     async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
-        Ok(self.change_and_wake(election, |present, sight| {
-            record::acquire(present, election, bid, sight)
-        }))
+        Ok(self.change_and_wake(election, |present, sight| record::acquire(present, election, bid, sight)))
     }
 
     async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
         // Nobody is woken by a renewal: followers time the lease, and are refused once more when it was renewed.
         let renew = |renewal: &Renew| {
-            Ok(self.change(&renewal.lease.election, |present, sight| {
-                record::renew(present, renewal, sight)
-            }))
+            Ok(self.change(&renewal.lease.election, |present, sight| record::renew(present, renewal, sight)))
         };
         renewals.iter().map(renew).collect()
     }
 
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
         let election = &release.lease.election;
-        Ok(self.change_and_wake(election, |present, sight| {
-            record::release(present, release, sight)
-        }))
+        Ok(self.change_and_wake(election, |present, sight| record::release(present, release, sight)))
     }
 
     async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
@@ -157,9 +143,8 @@ impl LeaseStore for MemoryStore {
         let shared = Arc::clone(&self.shared);
         let changes = stream::unfold((shared, wake), |(shared, wake)| async {
             let election = wake.next().await;
-            let change = shared
-                .read(&election)
-                .map_or(Change::Gap, |record| Change::Record(Box::new(record)));
+            let change =
+                shared.read(&election).map_or(Change::Gap, |record| Change::Record(Box::new(record)));
             Some((change, (shared, wake)))
         });
         Some(Box::pin(changes))
@@ -190,11 +175,7 @@ impl LeaseStore for MemoryStore {
 impl Operator for MemoryStore {
     async fn list(&self, prefix: &str) -> Result<Vec<ElectionName>, StoreError> {
         let records = self.shared.records.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(records
-            .keys()
-            .filter(|name| name.as_str().starts_with(prefix))
-            .cloned()
-            .collect())
+        Ok(records.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect())
     }
 
     async fn request(
@@ -203,9 +184,8 @@ impl Operator for MemoryStore {
         attempt: Attempt,
         request: ControlRequest,
     ) -> Result<Requested, StoreError> {
-        Ok(self.change_and_wake(election, |present, sight| {
-            record::request(present, &request, attempt, sight)
-        }))
+        Ok(self
+            .change_and_wake(election, |present, sight| record::request(present, &request, attempt, sight)))
     }
 
     async fn pause(&self, election: &ElectionName, attempt: Attempt, pause: Pause) -> Result<(), StoreError> {

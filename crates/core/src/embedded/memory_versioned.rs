@@ -49,10 +49,7 @@ impl MemoryVersioned {
             wakes: Wakes::default(),
             last_number: AtomicU64::new(0),
         };
-        Self {
-            shared: Arc::new(shared),
-            tells_age: true,
-        }
+        Self { shared: Arc::new(shared), tells_age: true }
     }
 
     /// Keeps quiet about the age of records, so that observers must time them.
@@ -72,10 +69,7 @@ impl MemoryVersioned {
     }
 
     fn versions(&self) -> MutexGuard<'_, BTreeMap<ElectionName, Version>> {
-        self.shared
-            .versions
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn put(
@@ -85,14 +79,7 @@ impl MemoryVersioned {
         bytes: Vec<u8>,
     ) -> Written {
         let number = self.shared.last_number.fetch_add(1, Ordering::Relaxed) + 1;
-        versions.insert(
-            election.clone(),
-            Version {
-                bytes,
-                number,
-                written: self.shared.clock.now(),
-            },
-        );
+        versions.insert(election.clone(), Version { bytes, number, written: self.shared.clock.now() });
         self.shared.wakes.wake(election);
         Written::Written(Revision(number.to_string()))
     }
@@ -128,22 +115,14 @@ impl VersionedStore for MemoryVersioned {
         revision: &Revision,
     ) -> Result<Written, StoreError> {
         let mut versions = self.versions();
-        if versions
-            .get(election)
-            .is_none_or(|version| version.number.to_string() != revision.0)
-        {
+        if versions.get(election).is_none_or(|version| version.number.to_string() != revision.0) {
             return Ok(Written::Conflict);
         }
         Ok(self.put(&mut versions, election, bytes))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<ElectionName>, StoreError> {
-        Ok(self
-            .versions()
-            .keys()
-            .filter(|name| name.as_str().starts_with(prefix))
-            .cloned()
-            .collect())
+        Ok(self.versions().keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect())
     }
 
     fn watch(&self, elections: &[ElectionName]) -> Option<ChangedNames> {
@@ -163,11 +142,7 @@ impl VersionedStore for MemoryVersioned {
             linearizable: true,
             survives_restart: false,
             survives_failover: None,
-            clock: if self.tells_age {
-                ExpiryClock::Machine
-            } else {
-                ExpiryClock::Observer
-            },
+            clock: if self.tells_age { ExpiryClock::Machine } else { ExpiryClock::Observer },
             tokens: TokenOrder::Strict,
             min_ttl: Duration::from_millis(1),
             ttl_grain: Duration::from_millis(1),

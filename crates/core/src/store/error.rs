@@ -64,13 +64,7 @@ impl StoreError {
         operation: &'static str,
         message: impl Into<String>,
     ) -> Self {
-        Self {
-            kind,
-            store,
-            operation,
-            message: message.into(),
-            source: None,
-        }
+        Self { kind, store, operation, message: message.into(), source: None }
     }
 
     /// Adds the error that caused this one.
@@ -107,11 +101,7 @@ impl StoreError {
 
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} store, {}: {} ({})",
-            self.store, self.operation, self.message, self.kind
-        )
+        write!(f, "{} store, {}: {} ({})", self.store, self.operation, self.message, self.kind)
     }
 }
 

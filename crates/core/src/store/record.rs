@@ -117,14 +117,7 @@ impl Sight {
     /// Sees a record through one clock that judges everything.
     #[must_use]
     pub fn exact(age: Duration, wall: SystemTime) -> Self {
-        Self {
-            age,
-            watched: Duration::ZERO,
-            stretch_permille: 0,
-            holder_dead: false,
-            token_base: 0,
-            wall,
-        }
+        Self { age, watched: Duration::ZERO, stretch_permille: 0, holder_dead: false, token_base: 0, wall }
     }
 }
 
@@ -183,10 +176,7 @@ impl Record {
     /// Returns the mark that observers time: it changes with every grant, renewal and release, and with nothing else.
     #[must_use]
     pub fn mark(&self) -> Option<Attempt> {
-        self.held
-            .as_ref()
-            .map(|held| held.attempt)
-            .or(self.vacated.as_ref().map(|vacated| vacated.attempt))
+        self.held.as_ref().map(|held| held.attempt).or(self.vacated.as_ref().map(|vacated| vacated.attempt))
     }
 
     /// Returns the mark of this very write.
@@ -222,10 +212,7 @@ impl Record {
 
     fn time_left(&self, sight: &Sight) -> Option<Duration> {
         let held = self.held.as_ref()?;
-        let stretched = held
-            .ttl_ms
-            .saturating_mul(u64::from(1000 + sight.stretch_permille))
-            .div_ceil(1000);
+        let stretched = held.ttl_ms.saturating_mul(u64::from(1000 + sight.stretch_permille)).div_ceil(1000);
         let left = Duration::from_millis(stretched).saturating_sub(self.mark_age(sight));
         (!sight.holder_dead && !left.is_zero()).then_some(left)
     }
@@ -233,23 +220,14 @@ impl Record {
     fn pause_left(&self, sight: &Sight) -> Option<Pause> {
         let stored = self.pause.as_ref()?;
         let ends_in = stored.pause.ends_in.saturating_sub(since(stored.age_us, sight));
-        (!ends_in.is_zero()).then(|| Pause {
-            by: stored.pause.by.clone(),
-            ends_in,
-        })
+        (!ends_in.is_zero()).then(|| Pause { by: stored.pause.by.clone(), ends_in })
     }
 
     fn request_left(&self, sight: &Sight) -> Option<ControlRequest> {
         let stored = self.request.as_ref()?;
-        let expires_in = stored
-            .request
-            .expires_in
-            .saturating_sub(since(stored.age_us, sight));
+        let expires_in = stored.request.expires_in.saturating_sub(since(stored.age_us, sight));
         let live = self.held.is_some() && stored.request.token == self.token && !expires_in.is_zero();
-        live.then(|| ControlRequest {
-            expires_in,
-            ..stored.request.clone()
-        })
+        live.then(|| ControlRequest { expires_in, ..stored.request.clone() })
     }
 
     /// How long the last release keeps others out, and for whom.
@@ -314,11 +292,7 @@ impl Record {
     fn answer(&mut self, answer: Option<&Answered>) {
         let Some(answer) = answer else { return };
         // Only the request that stands here is answered, and once: a late answer to an earlier one says nothing.
-        if self
-            .request
-            .as_ref()
-            .is_some_and(|stored| stored.request.id == answer.id)
-        {
+        if self.request.as_ref().is_some_and(|stored| stored.request.id == answer.id) {
             self.request = None;
             self.answer = Some(answer.clone());
         }
@@ -347,12 +321,9 @@ impl Record {
         let (state, mut opens_in) = match (time_left, &reserved, &pause) {
             (Some(left), _, _) => (RecordState::Held, left),
             (None, _, Some(pause)) => (RecordState::Paused, pause.ends_in),
-            (None, Some((successor, left)), None) => (
-                RecordState::Reserved {
-                    successor: successor.cloned(),
-                },
-                *left,
-            ),
+            (None, Some((successor, left)), None) => {
+                (RecordState::Reserved { successor: successor.cloned() }, *left)
+            }
             (None, None, None) => (RecordState::Free, Duration::ZERO),
         };
         if let Some(pause) = &pause {
@@ -404,11 +375,7 @@ pub fn acquire(
         let alive = record.time_left(sight).is_some();
         if held.bid == bid.id {
             // The same bid again: the same term while it lives, nothing afterwards.
-            return if alive {
-                Decision::Keep(Acquisition::Acquired(record.lease(held)))
-            } else {
-                refused()
-            };
+            return if alive { Decision::Keep(Acquisition::Acquired(record.lease(held))) } else { refused() };
         }
         if bid.supersedes == Some(held.bid) {
             ended_as = TermEnd::Superseded;
@@ -417,9 +384,7 @@ pub fn acquire(
         }
     }
     let spent = record.last_terms.iter().any(|term| term.bid == bid.id);
-    let reserved = record
-        .reserved(sight)
-        .is_some_and(|(successor, _)| successor != Some(&bid.candidate));
+    let reserved = record.reserved(sight).is_some_and(|(successor, _)| successor != Some(&bid.candidate));
     if spent || reserved || record.pause_left(sight).is_some() {
         return refused();
     }
@@ -427,12 +392,7 @@ pub fn acquire(
     next.carry(bid.attempt, sight);
     next.end_present_term(ended_as, sight);
     // A candidate that has seen a higher token than the record's knows that the store lost terms.
-    let previous = next
-        .last_terms
-        .last()
-        .filter(|_| bid.floor <= record.token)
-        .cloned()
-        .map(Arc::new);
+    let previous = next.last_terms.last().filter(|_| bid.floor <= record.token).cloned().map(Arc::new);
     grant(next, bid, previous, sight)
 }
 
@@ -489,13 +449,7 @@ pub fn renew(present: Option<&Record>, renewal: &Renew, sight: &Sight) -> Decisi
     let Some(record) = present else {
         return Decision::Keep(Renewal::Lost(None));
     };
-    let Some(held) = own(
-        record,
-        &renewal.lease,
-        &renewal.open,
-        Some(renewal.attempt),
-        sight,
-    ) else {
+    let Some(held) = own(record, &renewal.lease, &renewal.open, Some(renewal.attempt), sight) else {
         return Decision::Keep(Renewal::Lost(Some(Box::new(record.view(sight)))));
     };
     if held.attempt == renewal.attempt {
@@ -516,11 +470,7 @@ pub fn renew(present: Option<&Record>, renewal: &Renew, sight: &Sight) -> Decisi
     held.renewed_at_ms = unix_ms(sight.wall);
     let lease = next.lease(&held);
     next.held = Some(held);
-    let request = next.request_left(&Sight {
-        age: Duration::ZERO,
-        watched: Duration::ZERO,
-        ..*sight
-    });
+    let request = next.request_left(&Sight { age: Duration::ZERO, watched: Duration::ZERO, ..*sight });
     Decision::Write(Box::new(next), Renewal::Renewed(lease, request.map(Box::new)))
 }
 
@@ -537,12 +487,7 @@ fn own<'a>(
     let last = held.attempt;
     let written_by_us = last == lease.attempt || open.contains(&last) || attempt == Some(last);
     // Whether the holder's process lives is for others to ask: whoever renews is alive.
-    let alive = record
-        .time_left(&Sight {
-            holder_dead: false,
-            ..*sight
-        })
-        .is_some();
+    let alive = record.time_left(&Sight { holder_dead: false, ..*sight }).is_some();
     (held.bid == lease.bid && record.token == lease.token && written_by_us && alive).then_some(held)
 }
 
@@ -552,11 +497,7 @@ pub fn release(present: Option<&Record>, release: &Release, sight: &Sight) -> De
     let Some(record) = present else {
         return Decision::Keep(Released::NotHeld);
     };
-    if record
-        .vacated
-        .as_ref()
-        .is_some_and(|vacated| vacated.attempt == release.attempt)
-    {
+    if record.vacated.as_ref().is_some_and(|vacated| vacated.attempt == release.attempt) {
         return Decision::Keep(Released::Released);
     }
     let Some(held) = own(record, &release.lease, &release.open, None, sight) else {
@@ -565,19 +506,8 @@ pub fn release(present: Option<&Record>, release: &Release, sight: &Sight) -> De
     let mut next = record.clone();
     next.carry(release.attempt, sight);
     next.answer(release.answer.as_ref());
-    next.vacated = Some(Vacated {
-        attempt: release.attempt,
-        bid: held.bid,
-        next: release.next.clone(),
-    });
-    next.end_present_term(
-        if release.succeeded {
-            TermEnd::Succeeded
-        } else {
-            TermEnd::Released
-        },
-        sight,
-    );
+    next.vacated = Some(Vacated { attempt: release.attempt, bid: held.bid, next: release.next.clone() });
+    next.end_present_term(if release.succeeded { TermEnd::Succeeded } else { TermEnd::Released }, sight);
     next.age_us = 0;
     next.request = None;
     if release.succeeded {
@@ -607,19 +537,12 @@ pub fn request(
         Some(waiting) => return Decision::Keep(Requested::Busy(waiting.id)),
         None => {}
     }
-    if record
-        .answer
-        .as_ref()
-        .is_some_and(|answered| answered.id == request.id)
-    {
+    if record.answer.as_ref().is_some_and(|answered| answered.id == request.id) {
         return Decision::Keep(Requested::Accepted(record.token));
     }
     let mut next = record.clone();
     next.carry(write, sight);
-    next.request = Some(StoredRequest {
-        request: request.clone(),
-        age_us: 0,
-    });
+    next.request = Some(StoredRequest { request: request.clone(), age_us: 0 });
     Decision::Write(Box::new(next), Requested::Accepted(record.token))
 }
 
@@ -636,10 +559,7 @@ pub fn pause(
     if present.is_some() {
         next.carry(write, sight);
     }
-    next.pause = Some(StoredPause {
-        pause: pause.clone(),
-        age_us: 0,
-    });
+    next.pause = Some(StoredPause { pause: pause.clone(), age_us: 0 });
     Decision::Write(Box::new(next), ())
 }
 
@@ -675,7 +595,5 @@ fn unix_ms(wall: SystemTime) -> u64 {
 }
 
 fn from_unix_ms(ms: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH
-        .checked_add(Duration::from_millis(ms))
-        .unwrap_or(SystemTime::UNIX_EPOCH)
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms)).unwrap_or(SystemTime::UNIX_EPOCH)
 }

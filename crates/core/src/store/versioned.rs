@@ -163,15 +163,8 @@ impl<S: VersionedStore> Versioned<S> {
         // Where observers time, they wait ttl × (1 + drift): the kernel may slew a clock by a tenth.
         let observed = store.guarantees().clock == super::ExpiryClock::Observer;
         let stretch_permille = if observed { 100 } else { 0 };
-        let shared = Shared {
-            store,
-            clock,
-            stretch_permille,
-            known: Mutex::default(),
-        };
-        Self {
-            shared: Arc::new(shared),
-        }
+        let shared = Shared { store, clock, stretch_permille, known: Mutex::default() };
+        Self { shared: Arc::new(shared) }
     }
 
     /// Returns the store underneath.
@@ -191,18 +184,12 @@ impl<S: VersionedStore> Shared<S> {
         let now = self.clock.now();
         let mut known = self.known();
         let before = known.get(election);
-        let mark_seen = before
-            .filter(|b| b.record.mark() == record.mark())
-            .map_or(now, |before| before.mark_seen);
+        let mark_seen =
+            before.filter(|b| b.record.mark() == record.mark()).map_or(now, |before| before.mark_seen);
         let write_seen = before
             .filter(|b| b.record.write_mark() == record.write_mark())
             .map_or(now, |before| before.write_seen);
-        let seen = Known {
-            record,
-            revision,
-            mark_seen,
-            write_seen,
-        };
+        let seen = Known { record, revision, mark_seen, write_seen };
         known.insert(election.clone(), seen.clone());
         seen
     }
@@ -232,10 +219,7 @@ impl<S: VersionedStore> Shared<S> {
     async fn look(&self, election: &ElectionName, operation: &'static str) -> Result<Present, StoreError> {
         let Some(found) = self.store.read(election).await? else {
             self.known().remove(election);
-            return Ok(Present {
-                known: None,
-                sight: self.sight(None, Age::Unknown).await,
-            });
+            return Ok(Present { known: None, sight: self.sight(None, Age::Unknown).await });
         };
         let record = Record::decode(election, &found.bytes).map_err(|e| {
             let message = format!(
@@ -246,10 +230,7 @@ impl<S: VersionedStore> Shared<S> {
         })?;
         let known = self.note(election, Box::new(record), found.revision);
         let sight = self.sight(Some(&known), found.age).await;
-        Ok(Present {
-            known: Some(known),
-            sight,
-        })
+        Ok(Present { known: Some(known), sight })
     }
 
     async fn write(
@@ -284,18 +265,11 @@ impl<S: VersionedStore> Shared<S> {
     ) -> Result<T, StoreError> {
         for _ in 0..CONFLICTS {
             let present = self.look(election, operation).await?;
-            match decide(
-                present.known.as_ref().map(|known| known.record.as_ref()),
-                &present.sight,
-            ) {
+            match decide(present.known.as_ref().map(|known| known.record.as_ref()), &present.sight) {
                 Decision::Keep(answer) => return Ok(answer),
                 Decision::Write(record, answer) => {
                     if self
-                        .write(
-                            election,
-                            record,
-                            present.known.as_ref().map(|known| &known.revision),
-                        )
+                        .write(election, record, present.known.as_ref().map(|known| &known.revision))
                         .await?
                     {
                         return Ok(answer);
@@ -307,12 +281,7 @@ impl<S: VersionedStore> Shared<S> {
             "others wrote the record of election {:?} first, {CONFLICTS} times in a row",
             election.as_str()
         );
-        Err(StoreError::new(
-            ErrorKind::Conflict,
-            self.store.guarantees().store,
-            operation,
-            message,
-        ))
+        Err(StoreError::new(ErrorKind::Conflict, self.store.guarantees().store, operation, message))
     }
 
     async fn renew(&self, renewal: &Renew) -> Result<Renewal, StoreError> {
@@ -320,33 +289,24 @@ impl<S: VersionedStore> Shared<S> {
         // Our own last write is still the present version, most of the time: one request instead of two.
         let known = self.known().get(election).cloned();
         if let Some(known) = known {
-            let sight = Sight {
-                holder_dead: false,
-                ..self.sight(Some(&known), Age::Unknown).await
-            };
-            if let Decision::Write(record, answer) = record::renew(Some(&known.record), renewal, &sight) {
-                if self.write(election, record, Some(&known.revision)).await? {
-                    return Ok(answer);
-                }
+            let sight = Sight { holder_dead: false, ..self.sight(Some(&known), Age::Unknown).await };
+            if let Decision::Write(record, answer) = record::renew(Some(&known.record), renewal, &sight)
+                && self.write(election, record, Some(&known.revision)).await?
+            {
+                return Ok(answer);
             }
         }
         // Looking settles everything else: an operator's request changed the revision, an earlier attempt of ours was
         // applied without our hearing it, or the lease is gone.
-        self.change(election, "renew", |present, sight| {
-            record::renew(present, renewal, sight)
-        })
-        .await
-        .or_else(lost)
+        self.change(election, "renew", |present, sight| record::renew(present, renewal, sight))
+            .await
+            .or_else(lost)
     }
 }
 
 /// Renewing over something that is not our own bid is a loss, also if it cannot be read.
 fn lost(error: StoreError) -> Result<Renewal, StoreError> {
-    if error.kind() == ErrorKind::Corrupt {
-        Ok(Renewal::Lost(None))
-    } else {
-        Err(error)
-    }
+    if error.kind() == ErrorKind::Corrupt { Ok(Renewal::Lost(None)) } else { Err(error) }
 }
 
 fn least_between(earlier: Moment, now: Moment) -> Duration {
@@ -371,19 +331,13 @@ impl<S: VersionedStore> LeaseStore for Versioned<S> {
 
     async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
         // Each record is a write of its own; they go out side by side, so that a slow one delays no other.
-        let calls: Vec<_> = renewals
-            .iter()
-            .map(|renewal| self.shared.renew(renewal))
-            .collect();
+        let calls: Vec<_> = renewals.iter().map(|renewal| self.shared.renew(renewal)).collect();
         stream::iter(calls).buffered(RENEWALS_AT_ONCE).collect().await
     }
 
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
         let decide = |present: Option<&Record>, sight: &Sight| record::release(present, release, sight);
-        let released = self
-            .shared
-            .change(&release.lease.election, "release", decide)
-            .await;
+        let released = self.shared.change(&release.lease.election, "release", decide).await;
         match released {
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Released::NotHeld),
             released => released,
@@ -402,10 +356,9 @@ impl<S: VersionedStore> LeaseStore for Versioned<S> {
             let change = match names.next().await? {
                 None => Change::Gap,
                 Some(election) => match shared.look(&election, "watch").await {
-                    Ok(Present {
-                        known: Some(known),
-                        sight,
-                    }) => Change::Record(Box::new(known.record.view(&sight))),
+                    Ok(Present { known: Some(known), sight }) => {
+                        Change::Record(Box::new(known.record.view(&sight)))
+                    }
                     // Gone, or not readable just now: whoever watches looks for himself.
                     Ok(Present { known: None, .. }) | Err(_) => Change::Gap,
                 },

@@ -1,0 +1,389 @@
+//! What one process shares between its elections on one store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::{Clock, SystemClock};
+use crate::elector::{Elector, ElectorHandle, Leadership, Limit, Settings, StartError};
+use crate::name::{CandidateId, ElectionName};
+use crate::random::Random;
+use crate::store::{ErrorKind, LeaseStore, Metadata, Renew, Renewal, StoreError};
+use crate::token::FencingToken;
+
+/// One candidate's elections on one store; clones share everything.
+///
+/// They share the candidate's name, the clock, and the round trips of their renewals.
+#[derive(Clone)]
+pub struct Elections {
+    shared: Arc<Shared>,
+}
+
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn LeaseStore>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Random,
+    pub(crate) candidate: CandidateId,
+    pub(crate) metadata: Metadata,
+    settings: Settings,
+    renewals: Renewals,
+    closing: AtomicBool,
+    /// The highest token seen of each election, over all its electors: the floor of the next bid.
+    floors: Mutex<BTreeMap<ElectionName, FencingToken>>,
+    running: Mutex<BTreeMap<ElectionName, ElectorHandle>>,
+}
+
+/// Puts [`Elections`] together.
+#[must_use]
+pub struct ElectionsBuilder {
+    store: Arc<dyn LeaseStore>,
+    clock: Arc<dyn Clock>,
+    random: Random,
+    candidate: Option<CandidateId>,
+    metadata: Metadata,
+    settings: Settings,
+}
+
+/// Why a one-shot call did not lead.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeadError {
+    /// It could not even begin.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The store gave no answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// It was stopped before it led.
+    #[error("stopped before it was elected")]
+    Stopped,
+}
+
+impl Elections {
+    /// Takes part in elections on `store`, as this process.
+    pub fn new(store: impl LeaseStore) -> Self {
+        Self::builder(store).build()
+    }
+
+    /// Begins to put elections together.
+    pub fn builder(store: impl LeaseStore) -> ElectionsBuilder {
+        ElectionsBuilder {
+            store: Arc::new(store),
+            clock: Arc::new(SystemClock),
+            random: Random::from_os(),
+            candidate: None,
+            metadata: Metadata::new(),
+            settings: Settings::default(),
+        }
+    }
+
+    /// Returns who takes part.
+    #[must_use]
+    pub fn candidate(&self) -> &CandidateId {
+        &self.shared.candidate
+    }
+
+    /// Returns the store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn LeaseStore> {
+        &self.shared.store
+    }
+
+    /// Begins to take part in the election `name`, with the settings of these elections.
+    pub fn elector(&self, name: impl Into<String>) -> Elector {
+        Elector::within(Arc::clone(&self.shared), name.into(), self.shared.settings.clone())
+    }
+
+    /// Leads `name` if that is possible at once; `None` if somebody else does.
+    ///
+    /// The lease renews itself while the `Leadership` (or a clone) lives; dropping the last one ends the term.
+    ///
+    /// # Errors
+    /// If it cannot begin, or the store gives no answer.
+    pub async fn try_lead(&self, name: impl Into<String>) -> Result<Option<Leadership>, LeadError> {
+        self.elector(name).lead(Limit::Try).await
+    }
+
+    /// Waits until it leads `name`. Dropping the future withdraws the bid.
+    ///
+    /// # Errors
+    /// If it cannot begin, or is stopped by [`close`](Self::close).
+    pub async fn lead(&self, name: impl Into<String>) -> Result<Leadership, LeadError> {
+        self.elector(name).lead(Limit::Never).await?.ok_or(LeadError::Stopped)
+    }
+
+    /// Waits at most `wait` until it leads `name`; `None` if somebody else leads all that time.
+    ///
+    /// # Errors
+    /// If it cannot begin, or the store gives no answer all that time.
+    pub async fn lead_within(
+        &self,
+        name: impl Into<String>,
+        wait: Duration,
+    ) -> Result<Option<Leadership>, LeadError> {
+        let until = self.shared.clock.now().plus(wait);
+        self.elector(name).lead(Limit::Until(until)).await
+    }
+
+    /// Ends the term of `name`, if this candidate leads it, and waits until its work has stopped and the lease is given
+    /// back. Answers whether it took part at all.
+    pub async fn release(&self, name: &str) -> bool {
+        let handle = {
+            let running = self.shared.running();
+            running
+                .iter()
+                .find(|(election, _)| election.as_str() == name)
+                .map(|(_, handle)| handle.observer())
+        };
+        match handle {
+            Some(handle) => {
+                handle.stop().await;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Refuses new elections, ends all terms, gives all leases back, and waits for it.
+    pub async fn close(&self) {
+        self.shared.closing.store(true, Ordering::Release);
+        let handles: Vec<_> = self.shared.running().values().map(ElectorHandle::observer).collect();
+        for handle in &handles {
+            handle.ask_to_stop();
+        }
+        for handle in &handles {
+            handle.stop().await;
+        }
+    }
+}
+
+impl fmt::Debug for Elections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Elections({} on {:?})", self.shared.candidate, self.shared.store)
+    }
+}
+
+impl ElectionsBuilder {
+    /// Sets the settings of electors that are given none (default: profile balanced).
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Sets the clock (default: the machine's).
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Draws ids and jitter from a seed, so that a test repeats itself.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.random = Random::from_seed(seed);
+        self
+    }
+
+    /// Names the candidate (default: this process). Two candidates in one process must have two names.
+    pub fn candidate(mut self, candidate: CandidateId) -> Self {
+        self.candidate = Some(candidate);
+        self
+    }
+
+    /// Tells everybody something about this candidate, such as its address. Never put secrets here.
+    pub fn metadata(mut self, metadata: Metadata) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// Puts it together.
+    pub fn build(self) -> Elections {
+        let candidate = self.candidate.unwrap_or_else(this_process);
+        let renewals = Renewals::new(Arc::clone(&self.store), Arc::clone(&self.clock));
+        let shared = Shared {
+            store: self.store,
+            clock: self.clock,
+            random: self.random,
+            candidate,
+            metadata: self.metadata,
+            settings: self.settings,
+            renewals,
+            closing: AtomicBool::new(false),
+            floors: Mutex::default(),
+            running: Mutex::default(),
+        };
+        Elections { shared: Arc::new(shared) }
+    }
+}
+
+/// One process is one candidate, however many stores and elections it has.
+fn this_process() -> CandidateId {
+    static CANDIDATE: OnceLock<CandidateId> = OnceLock::new();
+    CANDIDATE.get_or_init(|| CandidateId::of_this_process(&Random::from_os())).clone()
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<ElectionName, ElectorHandle>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    /// Notes an elector that runs, so that `release` and `close` find it.
+    pub(crate) fn enter(&self, election: &ElectionName, handle: ElectorHandle) {
+        self.running().insert(election.clone(), handle);
+    }
+
+    pub(crate) fn leave(&self, election: &ElectionName) {
+        self.running().remove(election);
+    }
+
+    pub(crate) fn floor(&self, election: &ElectionName) -> FencingToken {
+        let floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
+        floors.get(election).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn raise_floor(&self, election: &ElectionName, token: FencingToken) {
+        let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
+        let floor = floors.entry(election.clone()).or_default();
+        *floor = token.max(*floor);
+    }
+
+    pub(crate) fn renewals(&self) -> &Renewals {
+        &self.renewals
+    }
+}
+
+/// The one place of a candidate in an election: a second elector for it would steal from the first.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    place: (CandidateId, ElectionName),
+}
+
+static SEATS: Mutex<BTreeSet<(CandidateId, ElectionName)>> = Mutex::new(BTreeSet::new());
+
+impl Seat {
+    pub(crate) fn take(candidate: &CandidateId, election: &ElectionName) -> Option<Self> {
+        let place = (candidate.clone(), election.clone());
+        let mut seats = SEATS.lock().unwrap_or_else(PoisonError::into_inner);
+        // Lazily: a seat that was never taken must not be given back.
+        seats.insert(place.clone()).then(|| Self { place })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        SEATS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.place);
+    }
+}
+
+/// Gathers renewals that are due at about the same time into one call.
+pub(crate) struct Renewals {
+    store: Arc<dyn LeaseStore>,
+    clock: Arc<dyn Clock>,
+    leaders: AtomicUsize,
+    queue: OnceLock<mpsc::UnboundedSender<Due>>,
+}
+
+struct Due {
+    renewal: Renew,
+    answer: oneshot::Sender<Result<Renewal, StoreError>>,
+}
+
+/// How long renewals wait for company: far below any renew interval, long enough for thousands to meet.
+const GATHER: Duration = Duration::from_millis(2);
+
+/// Renewals in one call: a store that hangs in one costs the others nothing.
+const CHUNK: usize = 1000;
+
+impl Renewals {
+    fn new(store: Arc<dyn LeaseStore>, clock: Arc<dyn Clock>) -> Self {
+        Self { store, clock, leaders: AtomicUsize::new(0), queue: OnceLock::new() }
+    }
+
+    pub(crate) fn leader_added(&self) {
+        self.leaders.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leader_removed(&self) {
+        self.leaders.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Hands a renewal over. The call runs in a task of its own and is never dropped: whoever stops waiting for the
+    /// answer drops the receiver only.
+    pub(crate) fn submit(
+        &self,
+        renewal: Renew,
+        alone: bool,
+    ) -> oneshot::Receiver<Result<Renewal, StoreError>> {
+        let (answer, receiver) = oneshot::channel();
+        let due = Due { renewal, answer };
+        // A second try has little time left and must not wait for others; a single leader has no others.
+        if alone || self.leaders.load(Ordering::Relaxed) <= 1 {
+            call(Arc::clone(&self.store), vec![due]);
+        } else if let Err(refused) = self.queue().send(due) {
+            // The gathering task is gone with its runtime.
+            call(Arc::clone(&self.store), vec![refused.0]);
+        }
+        receiver
+    }
+
+    fn queue(&self) -> &mpsc::UnboundedSender<Due> {
+        self.queue.get_or_init(|| {
+            let (sender, receiver) = mpsc::unbounded_channel();
+            tokio::spawn(gather(Arc::clone(&self.store), Arc::clone(&self.clock), receiver));
+            sender
+        })
+    }
+}
+
+async fn gather(store: Arc<dyn LeaseStore>, clock: Arc<dyn Clock>, mut queue: mpsc::UnboundedReceiver<Due>) {
+    while let Some(first) = queue.recv().await {
+        clock.sleep_until(clock.now().plus(GATHER)).await;
+        let mut chunk = vec![first];
+        while chunk.len() < CHUNK
+            && let Ok(due) = queue.try_recv()
+        {
+            chunk.push(due);
+        }
+        call(Arc::clone(&store), chunk);
+    }
+}
+
+fn call(store: Arc<dyn LeaseStore>, chunk: Vec<Due>) {
+    tokio::spawn(async move {
+        let (renewals, askers): (Vec<_>, Vec<_>) =
+            chunk.into_iter().map(|due| (due.renewal, due.answer)).unzip();
+        let mut answers = store.renew(&renewals).await.into_iter();
+        for asker in askers {
+            let answer = answers.next().unwrap_or_else(|| Err(unanswered(store.as_ref(), "renew")));
+            // Nobody waits any more: the term's release, which is repeated until answered, cleans up.
+            drop(asker.send(answer));
+        }
+    });
+}
+
+/// A store that left a call without an answer: it panicked, or answered too few of many.
+pub(crate) fn unanswered(store: &dyn LeaseStore, operation: &'static str) -> StoreError {
+    let message = "the call ended without an answer";
+    StoreError::new(ErrorKind::Unavailable, store.guarantees().store, operation, message)
+}
+
+/// Runs a store call in a task of its own, so that giving up on it does not drop it.
+pub(crate) fn spawn_call<T: Send + 'static>(
+    call: impl Future<Output = T> + Send + 'static,
+    late: impl FnOnce(T) + Send + 'static,
+) -> oneshot::Receiver<T> {
+    let (sender, receiver) = oneshot::channel();
+    tokio::spawn(async move {
+        if let Err(unheard) = sender.send(call.await) {
+            late(unheard);
+        }
+    });
+    receiver
+}

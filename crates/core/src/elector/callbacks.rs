@@ -1,0 +1,121 @@
+//! What users want called, and the tasks in which that runs.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use super::leadership::{Leadership, TermState};
+use super::{CallbackError, EndReason};
+
+type Called = Pin<Box<dyn Future<Output = Result<(), CallbackError>> + Send>>;
+type OnElected = Box<dyn FnMut(Leadership) -> Called + Send>;
+type OnEnd = Box<dyn FnMut(EndReason) -> Called + Send>;
+
+/// What users want called.
+#[derive(Default)]
+pub(crate) struct Callbacks {
+    pub(crate) elected: Option<OnElected>,
+    pub(crate) lost: Option<OnEnd>,
+    pub(crate) term_end: Option<OnEnd>,
+    /// The term ends when `elected` is over.
+    pub(crate) ends_term: bool,
+    /// The term ends when the last clone of the leadership is dropped.
+    pub(crate) ends_with_last_drop: bool,
+}
+
+/// A callback that failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) callback: &'static str,
+    pub(crate) error: String,
+}
+
+/// The work of one term.
+pub(crate) struct Work {
+    term: Arc<TermState>,
+    elected: Option<JoinHandle<Result<(), CallbackError>>>,
+    ending: Vec<(&'static str, JoinHandle<Result<(), CallbackError>>)>,
+}
+
+impl Work {
+    pub(crate) fn begin(callbacks: &mut Callbacks, term: &Arc<TermState>) -> Self {
+        let leadership = Leadership::new(Arc::clone(term));
+        let elected = callbacks.elected.as_mut().map(|elected| spawn(|| elected(leadership)));
+        Self { term: Arc::clone(term), elected, ending: Vec::new() }
+    }
+
+    /// Waits until `on_elected` is over; never completes if it is, or if there is none.
+    pub(crate) async fn elected_over(&mut self) -> Result<(), Failed> {
+        let Some(task) = &mut self.elected else {
+            return std::future::pending().await;
+        };
+        let over = outcome("on_elected", task.await);
+        self.elected = None;
+        over
+    }
+
+    /// Calls what is to be called at the end.
+    pub(crate) fn end(&mut self, callbacks: &mut Callbacks, reason: &EndReason) {
+        if reason.is_loss()
+            && let Some(lost) = &mut callbacks.lost
+        {
+            self.ending.push(("on_lost", spawn(|| lost(reason.clone()))));
+        }
+        if let Some(term_end) = &mut callbacks.term_end {
+            self.ending.push(("on_term_end", spawn(|| term_end(reason.clone()))));
+        }
+    }
+
+    /// Drops the work that runs in `on_elected`, as far as it can be dropped: at its next await.
+    pub(crate) fn kill(&self) {
+        if let Some(task) = &self.elected {
+            task.abort();
+        }
+    }
+
+    /// Waits for the next callback that is over, or for all work to have ended (`None`). Nothing is lost if this is
+    /// dropped and called again.
+    pub(crate) async fn drained(&mut self) -> Option<Result<(), Failed>> {
+        if self.elected.is_some() {
+            return Some(self.elected_over().await);
+        }
+        if let Some((callback, task)) = self.ending.first_mut() {
+            let over = outcome(callback, task.await);
+            self.ending.remove(0);
+            return Some(over);
+        }
+        self.term.work_ended().await;
+        None
+    }
+}
+
+/// Runs a callback in a task of its own. A panic in the call itself ends up there too, not in the elector's loop.
+fn spawn(call: impl FnOnce() -> Called) -> JoinHandle<Result<(), CallbackError>> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(called) => tokio::spawn(called),
+        Err(panic) => tokio::spawn(async move { resume_unwind(panic) }),
+    }
+}
+
+fn outcome(
+    callback: &'static str,
+    joined: Result<Result<(), CallbackError>, tokio::task::JoinError>,
+) -> Result<(), Failed> {
+    match joined {
+        Ok(Err(error)) => Err(Failed { callback, error: error.to_string() }),
+        Err(error) if error.is_panic() => {
+            let panic = error.into_panic();
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(ToString::to_string)
+                .or_else(|| panic.downcast_ref::<String>().cloned())
+                .unwrap_or_else(|| "no text".into());
+            Err(Failed { callback, error: format!("panicked: {text}") })
+        }
+        // Over, or killed by us: that is how it had to end.
+        Ok(Ok(())) | Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,125 @@
+//! Permission to lead: computed from clocks at every question, and gone for good once it is gone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::clock::Moment;
+
+/// The mark of a permission that ended: no deadline is ahead of it.
+const ENDED: u64 = 0;
+
+/// The permission of one term: a deadline on both clocks and a one-way latch.
+///
+/// It is a pair of numbers, so that asking takes no lock and no allocation. The boot clock's number carries the latch.
+#[derive(Debug)]
+pub(crate) struct Permission {
+    boot_ns: AtomicU64,
+    raw_ns: AtomicU64,
+}
+
+impl Permission {
+    pub(crate) fn until(deadline: Moment) -> Self {
+        Self { boot_ns: AtomicU64::new(nanos(deadline.boot)), raw_ns: AtomicU64::new(nanos(deadline.raw)) }
+    }
+
+    /// Tells whether the deadline is ahead on both clocks. Whoever sees it passed ends it, so that no later answer of
+    /// the store can raise it again.
+    #[inline]
+    pub(crate) fn holds_at(&self, now: Moment) -> bool {
+        // A renewal may move one number before the other: either is a deadline that was promised, so any mix is safe.
+        let ahead = nanos(now.boot) < self.boot_ns.load(Ordering::Acquire)
+            && nanos(now.raw) < self.raw_ns.load(Ordering::Acquire);
+        if !ahead {
+            self.end();
+        }
+        ahead
+    }
+
+    /// Moves the deadline ahead; answers `false` if the permission had ended before.
+    pub(crate) fn raise(&self, deadline: Moment) -> bool {
+        let (boot, raw) = (nanos(deadline.boot), nanos(deadline.raw));
+        let raised = self.boot_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, |present| {
+            (present != ENDED).then_some(present.max(boot))
+        });
+        if raised.is_ok() {
+            self.raw_ns.fetch_max(raw, Ordering::AcqRel);
+        }
+        raised.is_ok()
+    }
+
+    pub(crate) fn end(&self) {
+        self.boot_ns.store(ENDED, Ordering::Release);
+    }
+
+    #[cfg(test)]
+    fn has_ended(&self) -> bool {
+        self.boot_ns.load(Ordering::Acquire) == ENDED
+    }
+
+    /// Returns the deadline, or `None` once the permission ended.
+    pub(crate) fn deadline(&self) -> Option<Moment> {
+        let boot = self.boot_ns.load(Ordering::Acquire);
+        let raw = self.raw_ns.load(Ordering::Acquire);
+        (boot != ENDED).then(|| Moment { boot: Duration::from_nanos(boot), raw: Duration::from_nanos(raw) })
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    // 584 years of uptime fit.
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Moment {
+        Moment { boot: Duration::from_secs(seconds), raw: Duration::from_secs(seconds) }
+    }
+
+    #[test]
+    fn it_holds_until_either_clock_says_no() {
+        let (boot_late, raw_late) =
+            (Moment { boot: at(10).boot, raw: at(5).raw }, Moment { boot: at(5).boot, raw: at(10).raw });
+        for past in [at(10), boot_late, raw_late] {
+            let permission = Permission::until(at(10));
+            assert!(permission.holds_at(at(9)));
+            assert!(!permission.holds_at(past));
+        }
+    }
+
+    #[test]
+    fn once_seen_past_nothing_raises_it_again() {
+        let permission = Permission::until(at(10));
+        assert!(!permission.holds_at(at(10)));
+        assert!(!permission.raise(at(100)));
+        assert!(!permission.holds_at(at(9)));
+        assert_eq!(permission.deadline(), None);
+    }
+
+    #[test]
+    fn once_ended_nothing_raises_it_again() {
+        let permission = Permission::until(at(10));
+        permission.end();
+        assert!(permission.has_ended() && !permission.raise(at(100)) && !permission.holds_at(at(1)));
+    }
+
+    #[test]
+    fn a_late_answer_of_an_earlier_renewal_does_not_lower_it() {
+        let permission = Permission::until(at(10));
+        assert!(permission.raise(at(20)) && permission.raise(at(15)));
+        assert_eq!(permission.deadline(), Some(at(20)));
+    }
+
+    #[test]
+    fn raising_against_seeing_it_past_always_ends_it() {
+        for _ in 0..2000 {
+            let permission = Permission::until(at(10));
+            std::thread::scope(|scope| {
+                scope.spawn(|| permission.raise(at(20)));
+                scope.spawn(|| permission.end());
+            });
+            assert!(permission.has_ended());
+        }
+    }
+}

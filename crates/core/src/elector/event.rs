@@ -1,0 +1,322 @@
+//! What happened, in order, to whoever listens.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::Notify;
+
+use crate::name::{CandidateId, ElectionName, RequestId};
+use crate::store::StoreError;
+use crate::token::FencingToken;
+
+/// Why a term ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndReason {
+    /// The elector was stopped.
+    Stopped,
+    /// The work ended by itself: the closure returned, or the last `Leadership` was dropped.
+    WorkEnded,
+    /// The leader gave up the term, by itself or because an operator asked.
+    Resigned,
+    /// The leader gave the term to a successor.
+    HandedOff {
+        /// Who was named.
+        to: CandidateId,
+    },
+    /// The store said that the lease is somebody else's or gone.
+    Lost,
+    /// The store gave no answer in time.
+    DeadlinePassed,
+    /// `on_elected` failed, and the settings say to resign then.
+    CallbackFailed,
+}
+
+impl EndReason {
+    /// Tells whether the term was taken away rather than given up.
+    #[must_use]
+    pub fn is_loss(&self) -> bool {
+        matches!(self, Self::Lost | Self::DeadlinePassed)
+    }
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stopped => f.write_str("stopped"),
+            Self::WorkEnded => f.write_str("work ended"),
+            Self::Resigned => f.write_str("resigned"),
+            Self::HandedOff { to } => write!(f, "handed off to {to}"),
+            Self::Lost => f.write_str("lost"),
+            Self::DeadlinePassed => f.write_str("deadline passed"),
+            Self::CallbackFailed => f.write_str("on_elected failed"),
+        }
+    }
+}
+
+/// Something that happened in an election, as this candidate saw it.
+#[derive(Clone, Debug)]
+pub struct ElectionEvent {
+    /// Which election.
+    pub election: ElectionName,
+    /// Which candidate tells.
+    pub candidate: CandidateId,
+    /// Counts this elector's events from 0, without gaps.
+    pub sequence: u64,
+    /// When, for people.
+    pub at: SystemTime,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What happened.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A follower saw that the leader changed; `None` while nobody leads.
+    LeaderChanged {
+        /// Who leads now.
+        leader: Option<CandidateId>,
+        /// The highest token seen.
+        token: FencingToken,
+    },
+    /// A bid was not answered with an outcome.
+    BidFailed {
+        /// What the store said.
+        error: StoreError,
+    },
+    /// This candidate leads.
+    Elected {
+        /// The term's number.
+        token: FencingToken,
+        /// Bids of this campaign; 1 = got it at the first try.
+        attempts: u32,
+    },
+    /// A renewal was not answered with an outcome; leadership is kept until the deadline.
+    RenewFailed {
+        /// The term.
+        token: FencingToken,
+        /// What the store said.
+        error: StoreError,
+        /// What is left until the deadline.
+        left: Duration,
+    },
+    /// An operator's request arrived.
+    Requested {
+        /// The term.
+        token: FencingToken,
+        /// The request.
+        id: RequestId,
+    },
+    /// Somebody else renewed this candidate's own lease: the process or its machine was cloned.
+    IdentityShared {
+        /// The term.
+        token: FencingToken,
+    },
+    /// A callback failed or panicked.
+    CallbackFailed {
+        /// The term.
+        token: FencingToken,
+        /// Which callback.
+        callback: &'static str,
+        /// What it said.
+        error: String,
+    },
+    /// Work did not stop in time.
+    Overrun {
+        /// The term.
+        token: FencingToken,
+    },
+    /// The term ended and all its work has stopped.
+    TermEnded {
+        /// The term.
+        token: FencingToken,
+        /// Why.
+        reason: EndReason,
+    },
+    /// A release was not answered yet; it is repeated until the lease must have run out.
+    ReleaseFailed {
+        /// The term.
+        token: FencingToken,
+        /// What the store said.
+        error: StoreError,
+    },
+    /// Several terms in a row were shorter than a renew interval: the elector waits before it stands again.
+    Flapping {
+        /// How many.
+        terms: u32,
+        /// How long it waits.
+        wait: Duration,
+    },
+    /// The elector has stopped; nothing follows.
+    Stopped,
+}
+
+/// Events kept for a listener that does not read.
+const KEPT: usize = 1024;
+
+/// Where an elector's events go.
+#[derive(Debug, Default)]
+pub(crate) struct EventLog {
+    log: Mutex<Log>,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Log {
+    kept: VecDeque<Arc<ElectionEvent>>,
+    next: u64,
+    listeners: usize,
+    closed: bool,
+}
+
+impl EventLog {
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Never waits for a listener.
+    pub(crate) fn publish(
+        &self,
+        election: &ElectionName,
+        candidate: &CandidateId,
+        at: SystemTime,
+        kind: EventKind,
+    ) {
+        let mut log = self.log();
+        let sequence = log.next;
+        log.next += 1;
+        if log.listeners == 0 {
+            return;
+        }
+        if log.kept.len() == KEPT {
+            log.kept.pop_front();
+        }
+        let event =
+            ElectionEvent { election: election.clone(), candidate: candidate.clone(), sequence, at, kind };
+        log.kept.push_back(Arc::new(event));
+        drop(log);
+        self.arrived.notify_waiters();
+    }
+
+    pub(crate) fn close(&self) {
+        self.log().closed = true;
+        self.arrived.notify_waiters();
+    }
+
+    pub(crate) fn listen(self: &Arc<Self>) -> Events {
+        let mut log = self.log();
+        log.listeners += 1;
+        let next = log.next;
+        drop(log);
+        Events { log: Arc::clone(self), next }
+    }
+}
+
+/// What a listener gets.
+#[derive(Clone, Debug)]
+pub enum Heard {
+    /// The next event.
+    Event(Arc<ElectionEvent>),
+    /// This many events were lost because the listener read too slowly.
+    Missed(u64),
+}
+
+/// A listener's place in the sequence of events.
+#[derive(Debug)]
+pub struct Events {
+    log: Arc<EventLog>,
+    next: u64,
+}
+
+impl Events {
+    /// Waits for the next event; `None` after the elector has stopped and everything was heard.
+    pub async fn next(&mut self) -> Option<Heard> {
+        let log = Arc::clone(&self.log);
+        loop {
+            // Registered before looking: an event between the look and the wait wakes us.
+            let mut arrived = std::pin::pin!(log.arrived.notified());
+            arrived.as_mut().enable();
+            if let Some(heard) = self.take() {
+                return Some(heard);
+            }
+            if log.log().closed {
+                return None;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Takes the next event if there is one already.
+    pub fn try_next(&mut self) -> Option<Heard> {
+        self.take()
+    }
+
+    fn take(&mut self) -> Option<Heard> {
+        let log = self.log.log();
+        let first = log.next - log.kept.len() as u64;
+        if self.next < first {
+            let missed = first - self.next;
+            self.next = first;
+            return Some(Heard::Missed(missed));
+        }
+        let index = usize::try_from(self.next - first).unwrap_or(usize::MAX);
+        let event = log.kept.get(index).cloned()?;
+        self.next += 1;
+        Some(Heard::Event(event))
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        let mut log = self.log.log();
+        log.listeners -= 1;
+        if log.listeners == 0 {
+            log.kept.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn publish(log: &EventLog, count: u64) {
+        let (election, candidate) = (ElectionName::new("e").unwrap(), CandidateId::new("c").unwrap());
+        for _ in 0..count {
+            log.publish(&election, &candidate, SystemTime::UNIX_EPOCH, EventKind::Stopped);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_listener_hears_everything_in_order_from_when_it_began() {
+        let log = Arc::new(EventLog::default());
+        publish(&log, 3);
+        let mut events = log.listen();
+        publish(&log, 2);
+        log.close();
+        for wanted in [3, 4] {
+            assert!(matches!(events.next().await, Some(Heard::Event(event)) if event.sequence == wanted));
+        }
+        assert!(events.next().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn a_listener_that_never_reads_learns_how_much_it_missed_and_delays_nobody() {
+        let log = Arc::new(EventLog::default());
+        let mut events = log.listen();
+        publish(&log, KEPT as u64 + 7);
+        assert!(matches!(events.next().await, Some(Heard::Missed(7))));
+        assert!(matches!(events.next().await, Some(Heard::Event(event)) if event.sequence == 7));
+    }
+
+    #[test]
+    fn nothing_is_kept_while_nobody_listens() {
+        let log = Arc::new(EventLog::default());
+        drop(log.listen());
+        publish(&log, 10);
+        assert!(log.log().kept.is_empty());
+    }
+}

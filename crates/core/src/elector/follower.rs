@@ -1,0 +1,456 @@
+//! Standing by: bidding, resolving what became of bids, and waiting for an opening.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::oneshot;
+
+use super::leader::{Reign, next_change};
+use super::release::{Releasing, late_acquisition, withdraw};
+use super::renewer::{Renewer, Sent, Step};
+use super::{EventKind, Limit, Worker};
+use crate::clock::Moment;
+use crate::elections::{spawn_call, unanswered};
+use crate::name::{Attempt, BidId};
+use crate::store::{
+    Acquisition, Bid, Change, ErrorKind, Lease, LeaseRecord, LeaseStore, Next, Origin, RecordState,
+    StoreError, Wake,
+};
+use crate::token::FencingToken;
+
+/// How a campaign ended.
+pub(crate) enum Campaign {
+    Won(Box<Reign>),
+    /// Stopped, or its limit is reached.
+    Ended,
+}
+
+/// Followers that wait for the same moment spread over this: far below a person's notice, enough to part a crowd.
+const JITTER: Duration = Duration::from_millis(50);
+
+/// The first wait after an error; it doubles up to the retry interval.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Unanswered calls of one bid: a store that hangs is not asked more often than that.
+const IN_FLIGHT: usize = 8;
+
+/// One wish to lead and what is known of it.
+struct Bidding {
+    id: BidId,
+    floor: FencingToken,
+    /// Attempts whose effect is unknown, in the order of their sends.
+    open: Vec<Sent>,
+    in_flight: FuturesUnordered<InFlight>,
+    last_send: Moment,
+}
+
+/// What a bid came to.
+enum Outcome {
+    /// The store granted it, by the attempt that was sent at `sent`; `late`: not by the attempt that was answered.
+    Acquired {
+        lease: Lease,
+        sent: Moment,
+        late: bool,
+    },
+    Refused(Box<LeaseRecord>),
+    Failed(StoreError),
+}
+
+/// Why a wait is over.
+enum Woken {
+    /// It is time to bid.
+    Bid,
+    /// An earlier attempt was answered after all.
+    Answered(Outcome),
+    /// Stopped, or the limit is reached.
+    Ended,
+}
+
+/// What to wait for.
+enum Until {
+    Opening(Box<LeaseRecord>),
+    Moment(Moment),
+}
+
+impl Worker {
+    /// Bids until this candidate leads, is stopped, or reaches its limit.
+    pub(crate) async fn campaign(&mut self) -> Campaign {
+        if let Some(rest) = self.rest.take() {
+            let mut nothing = self.new_bidding();
+            if let Woken::Ended = self.wait(Until::Moment(rest), &mut nothing, None).await {
+                return Campaign::Ended;
+            }
+        }
+        let limit = self.limit_moment();
+        let mut bidding = self.new_bidding();
+        let (mut attempts, mut failures) = (1, 0);
+        let mut woken = Woken::Bid;
+        loop {
+            let outcome = match woken {
+                Woken::Ended => return self.withdraw(bidding).await,
+                Woken::Answered(outcome) => outcome,
+                Woken::Bid => match self.bid(&mut bidding, limit).await {
+                    Some(outcome) => outcome,
+                    None => return self.withdraw(bidding).await,
+                },
+            };
+            woken = match outcome {
+                Outcome::Acquired { lease, sent, late } => {
+                    self.store_answered();
+                    if let Some(reign) = self.assume(&bidding, lease, sent, late, attempts).await {
+                        // Whatever is still on its way answers for the same bid, and is ignored.
+                        return Campaign::Won(Box::new(reign));
+                    }
+                    // Spent: a release for it was sent.
+                    bidding = self.new_bidding();
+                    attempts += 1;
+                    if self.stopping { Woken::Ended } else { Woken::Bid }
+                }
+                Outcome::Refused(record) => {
+                    self.store_answered();
+                    self.note(&record, Some(bidding.id));
+                    failures = 0;
+                    let spent = bidding.is_spent(&record);
+                    if matches!(self.limit, Limit::Try) && !spent {
+                        return self.withdraw(bidding).await;
+                    }
+                    let woken = if spent {
+                        Woken::Bid
+                    } else {
+                        self.wait(Until::Opening(record), &mut bidding, limit).await
+                    };
+                    // A bid with unknown attempts is repeated, so that what it may have won is found out.
+                    if matches!(woken, Woken::Bid) && (spent || bidding.open.is_empty()) {
+                        self.leave_behind(std::mem::replace(&mut bidding, self.new_bidding()));
+                        attempts += 1;
+                    }
+                    woken
+                }
+                Outcome::Failed(error) => {
+                    self.bid_failed(error);
+                    let pause = PAUSE.saturating_mul(1 << failures.min(16)).min(self.timing.retry_interval);
+                    failures += 1;
+                    let until = self.shared.clock.now().plus(pause + self.shared.random.up_to(pause / 4));
+                    self.wait(Until::Moment(until), &mut bidding, limit).await
+                }
+            };
+            self.board.status.send_modify(|status| status.attempts = attempts);
+        }
+    }
+
+    fn limit_moment(&self) -> Option<Moment> {
+        match self.limit {
+            Limit::Never => None,
+            Limit::Until(moment) => Some(moment),
+            // Time for a first answer and, if that is lost, for a second.
+            Limit::Try => Some(self.shared.clock.now().plus(self.timing.call_timeout * 2)),
+        }
+    }
+
+    fn new_bidding(&self) -> Bidding {
+        Bidding {
+            id: BidId::new(&self.shared.random),
+            floor: self.seen,
+            open: Vec::new(),
+            in_flight: FuturesUnordered::new(),
+            last_send: self.shared.clock.now(),
+        }
+    }
+
+    /// Sends one attempt and waits for an answer, for one call's time; `None` if stopped.
+    async fn bid(&mut self, bidding: &mut Bidding, limit: Option<Moment>) -> Option<Outcome> {
+        // Before the bid: a change between its answer and the watch would go unnoticed.
+        if self.changes.is_none() {
+            self.changes = self.shared.store.watch(std::slice::from_ref(&self.election));
+        }
+        if bidding.in_flight.len() < IN_FLIGHT {
+            self.send(bidding);
+        }
+        let clock = Arc::clone(&self.shared.clock);
+        let give_up = clock.now().plus(self.timing.call_timeout);
+        self.turn(give_up);
+        loop {
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => {
+                    self.obey_as_follower(command);
+                    if self.stopping {
+                        return None;
+                    }
+                }
+                Some(answered) = bidding.in_flight.next(), if !bidding.in_flight.is_empty() => {
+                    return Some(self.resolve(bidding, answered));
+                }
+                () = clock.sleep_until(give_up) => {
+                    let store = self.shared.store.guarantees().store;
+                    let message = format!("no answer for election {:?} in time", self.election.as_str());
+                    return Some(Outcome::Failed(StoreError::new(ErrorKind::Timeout, store, "acquire", message)));
+                }
+                () = clock.sleep_until(limit.unwrap_or(Moment::FAR)), if limit.is_some() => return None,
+            }
+        }
+    }
+
+    fn send(&self, bidding: &mut Bidding) {
+        let shared = &self.shared;
+        let attempt = Attempt::new(&shared.random);
+        let bid = Bid {
+            id: bidding.id,
+            attempt,
+            open: bidding.open.iter().map(|sent| sent.attempt).collect(),
+            candidate: shared.candidate.clone(),
+            identity: None,
+            origin: Origin::default(),
+            ttl: self.timing.ttl,
+            metadata: shared.metadata.clone(),
+            floor: bidding.floor,
+            supersedes: None,
+        };
+        // Before anything leaves: trust starts at the send.
+        let at = shared.clock.now();
+        let (store, election) = (Arc::clone(&shared.store), self.election.clone());
+        let (late_shared, board, timing) = (Arc::clone(shared), Arc::clone(&self.board), self.timing.clone());
+        let receiver = spawn_call(async move { store.acquire(&election, &bid).await }, move |answer| {
+            late_acquisition(&late_shared, &board, &timing, answer);
+        });
+        bidding.open.push(Sent { attempt, at });
+        bidding.in_flight.push(InFlight { attempt, receiver });
+        bidding.last_send = at;
+    }
+
+    fn resolve(&self, bidding: &mut Bidding, (attempt, answer): Answered) -> Outcome {
+        let answer = answer.unwrap_or_else(|| Err(unanswered(self.shared.store.as_ref(), "acquire")));
+        match answer {
+            Ok(Acquisition::Acquired(lease)) => {
+                // Trust counts from the send of the attempt that was applied; if that cannot be told, from the earliest.
+                let applied = bidding.open.iter().find(|sent| sent.attempt == lease.attempt);
+                let sent = applied.or(bidding.open.first()).map_or(bidding.last_send, |sent| sent.at);
+                let late = lease.attempt != attempt;
+                Outcome::Acquired { lease, sent, late }
+            }
+            Ok(Acquisition::Refused(record)) => {
+                bidding.open.retain(|sent| sent.attempt != attempt);
+                Outcome::Refused(record)
+            }
+            Err(error) => {
+                if error.kind().is_definite() {
+                    bidding.open.retain(|sent| sent.attempt != attempt);
+                }
+                Outcome::Failed(error)
+            }
+        }
+    }
+
+    fn bid_failed(&self, error: StoreError) {
+        tracing::warn!(election = %self.election, %error, "bid failed");
+        self.store_failed(&error);
+        self.publish(EventKind::BidFailed { error });
+    }
+
+    /// Begins the term of a granted bid, if it can still be led; else gives it back.
+    async fn assume(
+        &mut self,
+        bidding: &Bidding,
+        lease: Lease,
+        sent: Moment,
+        late: bool,
+        attempts: u32,
+    ) -> Option<Reign> {
+        let token = lease.token;
+        let mut renewer = Renewer::new(lease, sent, self.timing.clone(), late);
+        // A store that lost data may grant a number that the resource has seen already.
+        let fresh = token > bidding.floor && token > self.seen;
+        if !fresh {
+            tracing::warn!(election = %self.election, %token, seen = %self.seen, "granted an old token");
+        }
+        if fresh && (self.is_ahead(&renewer) || self.renew_once(&mut renewer).await) {
+            return Some(self.begin_term(renewer, attempts));
+        }
+        self.seen = self.seen.max(token);
+        tokio::spawn(self.releasing(&renewer).run());
+        None
+    }
+
+    fn is_ahead(&self, renewer: &Renewer) -> bool {
+        !renewer.deadline().has_passed(self.shared.clock.now())
+    }
+
+    /// The answer came after its own deadline: one renewal decides whether the lease can be led.
+    async fn renew_once(&mut self, renewer: &mut Renewer) -> bool {
+        renewer.look_soon(self.shared.clock.now());
+        loop {
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => {
+                    self.obey_as_follower(command);
+                    if self.stopping {
+                        return false;
+                    }
+                }
+                step = renewer.step(&self.shared) => match step {
+                    Step::Renewed(_) => return self.is_ahead(renewer),
+                    Step::Failed(_) | Step::Lost { .. } | Step::Expired => return false,
+                },
+            }
+        }
+    }
+
+    fn releasing(&self, renewer: &Renewer) -> Releasing {
+        Releasing {
+            shared: Arc::clone(&self.shared),
+            board: Arc::clone(&self.board),
+            timing: self.timing.clone(),
+            lease: renewer.lease.clone(),
+            open: renewer.open_attempts(),
+            next: Next::Anybody,
+            succeeded: false,
+            answer: None,
+            until: renewer.surely_over(),
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    async fn wait(&mut self, until: Until, bidding: &mut Bidding, limit: Option<Moment>) -> Woken {
+        let clock = Arc::clone(&self.shared.clock);
+        let watching = matches!(until, Until::Opening(_));
+        let mut wake_at = match until {
+            Until::Moment(moment) => moment,
+            Until::Opening(record) => self.opening(&record),
+        };
+        loop {
+            self.turn(wake_at);
+            tokio::select! {
+                biased;
+                command = self.commands.recv() => {
+                    self.obey_as_follower(command);
+                    if self.stopping {
+                        return Woken::Ended;
+                    }
+                }
+                Some(answered) = bidding.in_flight.next(), if !bidding.in_flight.is_empty() => {
+                    let outcome = self.resolve(bidding, answered);
+                    if let Outcome::Acquired { .. } = outcome {
+                        return Woken::Answered(outcome);
+                    }
+                }
+                change = next_change(&mut self.changes), if watching => match change {
+                    Some(Change::Record(record)) => {
+                        self.note(&record, Some(bidding.id));
+                        if self.is_open_to_us(&record, bidding) {
+                            return Woken::Bid;
+                        }
+                        wake_at = self.opening(&record);
+                    }
+                    Some(Change::Gap) => return Woken::Bid,
+                    // Nobody wakes us any more: look from time to time, and watch again with the next bid.
+                    None => wake_at = wake_at.earlier_of(clock.now().plus(self.timing.retry_interval)),
+                },
+                () = clock.sleep_until(wake_at) => return Woken::Bid,
+                () = clock.sleep_until(limit.unwrap_or(Moment::FAR)), if limit.is_some() => return Woken::Ended,
+            }
+        }
+    }
+
+    fn is_open_to_us(&self, record: &LeaseRecord, bidding: &Bidding) -> bool {
+        match &record.state {
+            RecordState::Free => true,
+            RecordState::Reserved { successor } => successor.as_ref() == Some(&self.shared.candidate),
+            // Our own bid in the record: an answer that was lost. Repeating the bid finds it.
+            RecordState::Held => record.holder.as_ref().is_some_and(|holder| holder.bid == bidding.id),
+            RecordState::Paused => false,
+        }
+    }
+
+    /// When to bid again if nothing wakes us earlier. The answer has just arrived: distrust starts at the reply.
+    fn opening(&self, record: &LeaseRecord) -> Moment {
+        let now = self.shared.clock.now();
+        let jitter = self.shared.random.up_to(JITTER.min(self.timing.retry_interval));
+        let opens = record.opens_in.map(|opens_in| now.plus(opens_in.max(PAUSE)).plus(jitter));
+        let look = match self.wake {
+            Wake::Push if self.changes.is_some() => None,
+            Wake::Push => Some(self.timing.retry_interval),
+            Wake::Look(interval) => Some(interval.min(self.timing.retry_interval)),
+        };
+        let look = look.map(|interval| now.plus(interval + self.shared.random.up_to(interval / 8)));
+        match (opens, look) {
+            (Some(opens), Some(look)) => opens.earlier_of(look),
+            (Some(moment), None) | (None, Some(moment)) => moment,
+            (None, None) => now.plus(self.timing.retry_interval),
+        }
+    }
+
+    /// Ends a campaign without a term: gives back what the bid may have won, and waits for it for one call's time.
+    async fn withdraw(&mut self, bidding: Bidding) -> Campaign {
+        let give_up = self.shared.clock.now().plus(self.timing.call_timeout);
+        if let Some(task) = self.leave_behind(bidding) {
+            tokio::select! {
+                biased;
+                _ = task => {}
+                () = self.shared.clock.sleep_until(give_up) => {}
+            }
+        }
+        Campaign::Ended
+    }
+
+    /// Cleans up after a bid in the background, if there is anything unknown about it.
+    fn leave_behind(&self, mut bidding: Bidding) -> Option<tokio::task::JoinHandle<()>> {
+        if bidding.open.is_empty() {
+            return None;
+        }
+        let (shared, board) = (Arc::clone(&self.shared), Arc::clone(&self.board));
+        let (timing, election) = (self.timing.clone(), self.election.clone());
+        Some(tokio::spawn(async move {
+            while let Some((attempt, answer)) = bidding.in_flight.next().await {
+                match answer {
+                    Some(Ok(Acquisition::Acquired(lease))) => {
+                        let until = timing.surely_over(bidding.last_send, lease.ttl);
+                        let open = bidding.open.iter().map(|sent| sent.attempt).collect();
+                        let (next, succeeded, answer) = (Next::Anybody, false, None);
+                        let releasing =
+                            Releasing { shared, board, timing, lease, open, next, succeeded, answer, until };
+                        return releasing.run().await;
+                    }
+                    Some(Ok(Acquisition::Refused(_))) => bidding.open.retain(|sent| sent.attempt != attempt),
+                    Some(Err(error)) if error.kind().is_definite() => {
+                        bidding.open.retain(|sent| sent.attempt != attempt);
+                    }
+                    Some(Err(_)) | None => {}
+                }
+            }
+            if !bidding.open.is_empty() {
+                withdraw(shared, board, timing, election, bidding.id, bidding.last_send).await;
+            }
+        }))
+    }
+}
+
+impl Bidding {
+    /// Tells whether the record shows that this bid can win no more: its term has ended.
+    fn is_spent(&self, record: &LeaseRecord) -> bool {
+        let held = record.holder.as_ref().is_some_and(|holder| holder.bid == self.id);
+        (held && record.state != RecordState::Held)
+            || record.last_terms.iter().any(|term| term.bid == self.id)
+    }
+}
+
+type Answered = (Attempt, Option<Result<Acquisition, StoreError>>);
+
+/// The answer to one attempt, on its way.
+struct InFlight {
+    attempt: Attempt,
+    receiver: oneshot::Receiver<Result<Acquisition, StoreError>>,
+}
+
+impl Future for InFlight {
+    type Output = Answered;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
+        let answer = ready!(Pin::new(&mut self.receiver).poll(context));
+        Poll::Ready((self.attempt, answer.ok()))
+    }
+}

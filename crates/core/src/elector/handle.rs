@@ -1,0 +1,208 @@
+//! The remote control of an elector.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::event::{EventLog, Events};
+use super::leadership::Permit;
+use super::status::{ElectionStatus, ElectorState, Health};
+use crate::clock::Clock;
+use crate::name::CandidateId;
+
+/// Why a leader's command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CommandError {
+    /// Only a leader can do that.
+    #[error("this candidate does not lead")]
+    NotLeading,
+    /// The elector has stopped.
+    #[error("the elector has stopped")]
+    Stopped,
+    /// A leader cannot be its own successor.
+    #[error("{0} leads already: name another candidate")]
+    OwnSuccessor(CandidateId),
+}
+
+pub(crate) enum Command {
+    Stop,
+    /// End the term and stand again after `pause`.
+    Resign {
+        pause: Option<Duration>,
+        reply: oneshot::Sender<Result<(), CommandError>>,
+    },
+    /// End the term in favour of `to`.
+    HandOff {
+        to: CandidateId,
+        reply: oneshot::Sender<Result<(), CommandError>>,
+    },
+}
+
+/// Where the loop leaves what its handles ask without waiting for it.
+pub(crate) struct Board {
+    pub(crate) status: watch::Sender<ElectionStatus>,
+    pub(crate) events: Arc<EventLog>,
+    pub(crate) clock: Arc<dyn Clock>,
+    permit: Mutex<Option<Permit>>,
+}
+
+impl Board {
+    pub(crate) fn new(status: ElectionStatus, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            status: watch::Sender::new(status),
+            events: Arc::new(EventLog::default()),
+            clock,
+            permit: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn set_permit(&self, permit: Option<Permit>) {
+        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    }
+}
+
+/// The remote control of a running elector. When the last clone is dropped, the elector stops.
+#[derive(Clone)]
+pub struct ElectorHandle {
+    board: Arc<Board>,
+    commands: mpsc::UnboundedSender<Command>,
+    stop_on_drop: Option<Arc<StopOnDrop>>,
+}
+
+/// Only asks the loop to stop; the loop does it.
+struct StopOnDrop {
+    commands: mpsc::UnboundedSender<Command>,
+    detached: AtomicBool,
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if !self.detached.load(Ordering::Acquire) {
+            // A loop that is gone has stopped already.
+            drop(self.commands.send(Command::Stop));
+        }
+    }
+}
+
+impl ElectorHandle {
+    pub(crate) fn new(board: Arc<Board>, commands: mpsc::UnboundedSender<Command>) -> Self {
+        let stop = StopOnDrop { commands: commands.clone(), detached: AtomicBool::new(false) };
+        Self { board, commands, stop_on_drop: Some(Arc::new(stop)) }
+    }
+
+    /// Returns a handle that does not keep the elector running.
+    #[must_use]
+    pub fn observer(&self) -> Self {
+        Self { board: Arc::clone(&self.board), commands: self.commands.clone(), stop_on_drop: None }
+    }
+
+    /// Lets the elector run on without this handle.
+    pub(crate) fn detach(&self) {
+        if let Some(stop) = &self.stop_on_drop {
+            stop.detached.store(true, Ordering::Release);
+        }
+    }
+
+    /// Tells whether this candidate may act as leader now, by the clocks; see
+    /// [`Leadership::is_leader`](super::Leadership::is_leader).
+    #[must_use]
+    pub fn is_leader(&self) -> bool {
+        let permit = self.board.permit.lock().unwrap_or_else(PoisonError::into_inner);
+        permit.as_ref().is_some_and(Permit::is_leader)
+    }
+
+    /// Returns the latest status, without asking the store.
+    #[must_use]
+    pub fn status(&self) -> ElectionStatus {
+        self.board.status.borrow().clone()
+    }
+
+    /// Returns the latest status as something to wait on.
+    #[must_use]
+    pub fn statuses(&self) -> watch::Receiver<ElectionStatus> {
+        self.board.status.subscribe()
+    }
+
+    /// Begins to listen to events, from now on.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.board.events.listen()
+    }
+
+    /// Calls `f` with each new status, in a task of its own, until the elector stops. Statuses may be skipped.
+    pub fn on_change<F, Fut>(&self, mut f: F)
+    where
+        F: FnMut(ElectionStatus) -> Fut + Send + 'static,
+        Fut: Future<Output = ()> + Send,
+    {
+        let mut statuses = self.statuses();
+        tokio::spawn(async move {
+            while statuses.changed().await.is_ok() {
+                let status = statuses.borrow_and_update().clone();
+                let stopped = status.state == ElectorState::Stopped;
+                f(status).await;
+                if stopped {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Judges whether the elector does its job: unhealthy if its loop or the store is silent for longer than `limit`.
+    #[must_use]
+    pub fn health(&self, limit: Duration) -> Health {
+        self.board.status.borrow().health(self.board.clock.now(), limit)
+    }
+
+    /// Ends the present term; somebody else may lead. Completes when the work has stopped and the release went out.
+    /// The elector stands again after a retry interval, or after `pause`.
+    ///
+    /// # Errors
+    /// If this candidate does not lead.
+    pub async fn resign(&self, pause: Option<Duration>) -> Result<(), CommandError> {
+        self.ask(|reply| Command::Resign { pause, reply }).await
+    }
+
+    /// Ends the present term in favour of `to`, which alone may take it at first. Completes when the work has stopped
+    /// and the release went out.
+    ///
+    /// # Errors
+    /// If this candidate does not lead, or is named itself.
+    pub async fn handoff(&self, to: CandidateId) -> Result<(), CommandError> {
+        self.ask(|reply| Command::HandOff { to, reply }).await
+    }
+
+    async fn ask(
+        &self,
+        command: impl FnOnce(oneshot::Sender<Result<(), CommandError>>) -> Command,
+    ) -> Result<(), CommandError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).map_err(|_| CommandError::Stopped)?;
+        answer.await.map_err(|_| CommandError::Stopped)?
+    }
+
+    /// Asks the elector to stop, without waiting.
+    pub(crate) fn ask_to_stop(&self) {
+        // A loop that is gone has stopped already.
+        drop(self.commands.send(Command::Stop));
+    }
+
+    /// Stops the elector: ends its term in order, gives the lease back, withdraws its bid. Safe to repeat.
+    pub async fn stop(&self) {
+        self.ask_to_stop();
+        let mut statuses = self.statuses();
+        // An error means that the loop is gone.
+        drop(statuses.wait_for(|status| status.state == ElectorState::Stopped).await);
+    }
+}
+
+impl fmt::Debug for ElectorHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ElectorHandle({:?})", *self.board.status.borrow())
+    }
+}

@@ -1,0 +1,425 @@
+//! Leading: holding the lease while there is permission, and ending the term in order.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::sync::oneshot;
+
+use super::callbacks::{Failed, Work};
+use super::handle::{Command, CommandError};
+use super::leadership::{Permit, TermState};
+use super::release::Releasing;
+use super::renewer::{Renewer, Step};
+use super::settings::{OnElectedFailure, OnOverrun};
+use super::{ElectorState, EndReason, EventKind, Worker};
+use crate::clock::Moment;
+use crate::elections::Shared;
+use crate::name::RequestId;
+use crate::store::{Action, Answer, Answered, Change, Changes, ControlRequest, LeaseRecord, Next, Wake};
+
+/// One term, from the answer that granted it to the release.
+pub(crate) struct Reign {
+    pub(crate) term: Arc<TermState>,
+    pub(crate) renewer: Renewer,
+    work: Work,
+    began: Moment,
+    /// Whoever asked for the end of the term and wants to hear of it.
+    asked: Option<oneshot::Sender<Result<(), CommandError>>>,
+    /// The last operator's request that was taken up.
+    request: Option<RequestId>,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Reign {
+    fn drop(&mut self) {
+        // Also when the loop is dropped with its runtime: no permission outlives whoever renews it.
+        self.term.cancel();
+        self.shared.renewals().leader_removed();
+    }
+}
+
+impl Worker {
+    /// Begins a term: from here on there is permission.
+    pub(crate) fn begin_term(&mut self, renewer: Renewer, attempts: u32) -> Reign {
+        let lease = &renewer.lease;
+        let term = TermState::new(
+            Arc::clone(&self.shared.clock),
+            self.election.clone(),
+            self.shared.candidate.clone(),
+            lease.token,
+            attempts,
+            lease.previous.clone(),
+            renewer.deadline(),
+        );
+        let token = lease.token;
+        self.board.status.send_modify(|status| {
+            status.state = ElectorState::Leading;
+            status.leader = Some(self.shared.candidate.clone());
+            status.token = token;
+            status.attempts = attempts;
+            status.terms += 1;
+            status.renewals = lease.renew_count;
+            status.renew_total = lease.renew_total;
+        });
+        tracing::info!(election = %self.election, candidate = %self.shared.candidate, %token, attempts, "elected");
+        self.shared.renewals().leader_added();
+        self.board.set_permit(Some(Permit::of(&term)));
+        // Told first, called second: whoever works may count on having been announced.
+        self.publish(EventKind::Elected { token, attempts });
+        let work = Work::begin(&mut self.callbacks, &term);
+        let (began, shared) = (self.shared.clock.now(), Arc::clone(&self.shared));
+        Reign { term, renewer, work, began, asked: None, request: None, shared }
+    }
+
+    /// Leads until there is a reason not to.
+    pub(crate) async fn hold(&mut self, reign: &mut Reign) -> EndReason {
+        let clock = Arc::clone(&self.shared.clock);
+        loop {
+            let deadline = reign.renewer.deadline();
+            self.turn(deadline);
+            // The safety branch first. Nothing is awaited inside a branch: the deadline is never deaf.
+            tokio::select! {
+                biased;
+                () = clock.sleep_until(deadline) => return EndReason::DeadlinePassed,
+                command = self.commands.recv() => {
+                    if let Some(reason) = self.obey_as_leader(command, reign) {
+                        return reason;
+                    }
+                }
+                over = reign.work.elected_over() => {
+                    if let Some(reason) = self.elected_over(over, reign) {
+                        return reason;
+                    }
+                }
+                () = reign.term.work_ended(), if self.callbacks.ends_with_last_drop => {
+                    return EndReason::WorkEnded;
+                }
+                change = next_change(&mut self.changes) => {
+                    if let Some(reason) = self.look_at(change, reign) {
+                        return reason;
+                    }
+                }
+                step = reign.renewer.step(&self.shared) => {
+                    if let Some(reason) = self.took_step(step, reign) {
+                        return reason;
+                    }
+                }
+            }
+        }
+    }
+
+    fn obey_as_leader(&mut self, command: Option<Command>, reign: &mut Reign) -> Option<EndReason> {
+        match command {
+            None | Some(Command::Stop) => {
+                self.stopping = true;
+                Some(EndReason::Stopped)
+            }
+            Some(Command::Resign { pause, reply }) => {
+                reign.asked = Some(reply);
+                self.rest_for(pause.unwrap_or(self.timing.retry_interval));
+                Some(EndReason::Resigned)
+            }
+            Some(Command::HandOff { to, reply }) if to == self.shared.candidate => {
+                // Whoever asked may be gone.
+                drop(reply.send(Err(CommandError::OwnSuccessor(to))));
+                None
+            }
+            Some(Command::HandOff { to, reply }) => {
+                reign.asked = Some(reply);
+                Some(EndReason::HandedOff { to })
+            }
+        }
+    }
+
+    pub(crate) fn rest_for(&mut self, pause: Duration) {
+        self.rest = Some(self.shared.clock.now().plus(pause));
+    }
+
+    fn elected_over(&mut self, over: Result<(), Failed>, reign: &Reign) -> Option<EndReason> {
+        if let Err(failed) = over {
+            self.callback_failed(failed, reign);
+            if self.callbacks.ends_term || self.timing.on_elected_failure == OnElectedFailure::Resign {
+                self.rest_for(self.timing.retry_interval);
+                return Some(EndReason::CallbackFailed);
+            }
+        }
+        self.callbacks.ends_term.then_some(EndReason::WorkEnded)
+    }
+
+    fn callback_failed(&self, failed: Failed, reign: &Reign) {
+        let (token, Failed { callback, error }) = (reign.term.token, failed);
+        tracing::error!(election = %self.election, %token, callback, error, "callback failed");
+        self.publish(EventKind::CallbackFailed { token, callback, error });
+    }
+
+    /// Takes in what a watch reports. Only a record with a higher token ends the term; whatever else does not fit makes
+    /// the leader look, by renewing.
+    fn look_at(&mut self, change: Option<Change>, reign: &mut Reign) -> Option<EndReason> {
+        let now = self.shared.clock.now();
+        let Some(Change::Record(record)) = change else {
+            reign.renewer.look_soon(now);
+            return None;
+        };
+        if record.token > reign.term.token {
+            self.note(&record, None);
+            return Some(EndReason::Lost);
+        }
+        let ours = record.leader().is_some_and(|holder| holder.bid == reign.renewer.lease.bid);
+        if !ours {
+            // Maybe an old message, maybe the truth: the store's answer to a renewal decides.
+            if record.token == reign.term.token {
+                reign.renewer.look_soon(now);
+            }
+            return None;
+        }
+        record.request.as_ref().and_then(|request| self.take_up(request, reign))
+    }
+
+    fn took_step(&mut self, step: Step, reign: &mut Reign) -> Option<EndReason> {
+        match step {
+            Step::Renewed(request) => {
+                self.renewed(reign);
+                // Refused by the latch: somebody has seen the deadline pass, and there is no way back.
+                if !reign.term.permission.raise(reign.renewer.deadline()) {
+                    return Some(EndReason::DeadlinePassed);
+                }
+                request.and_then(|request| self.take_up(&request, reign))
+            }
+            Step::Failed(error) => {
+                self.renew_failed(error, reign);
+                None
+            }
+            Step::Lost { cloned, record } => {
+                self.lost(cloned, record.as_deref(), reign);
+                Some(EndReason::Lost)
+            }
+            Step::Expired => Some(EndReason::DeadlinePassed),
+        }
+    }
+
+    fn renewed(&self, reign: &Reign) {
+        self.store_answered();
+        let lease = &reign.renewer.lease;
+        let (count, total) = (lease.renew_count, lease.renew_total);
+        self.board.status.send_modify(|status| {
+            status.renewals = count;
+            status.renew_total = total;
+        });
+        // Powers of two only: a term of a week renews sixty thousand times.
+        if count.is_power_of_two() {
+            tracing::debug!(election = %self.election, token = %lease.token, count, "renewed");
+        }
+    }
+
+    fn renew_failed(&self, error: crate::store::StoreError, reign: &Reign) {
+        self.store_failed(&error);
+        let (token, left) = (reign.term.token, reign.renewer.deadline().time_until(self.shared.clock.now()));
+        tracing::warn!(election = %self.election, %token, %error, ?left, "renewal failed");
+        self.publish(EventKind::RenewFailed { token, error, left });
+    }
+
+    fn lost(&mut self, cloned: bool, record: Option<&LeaseRecord>, reign: &Reign) {
+        self.store_answered();
+        if cloned {
+            tracing::error!(election = %self.election, token = %reign.term.token, "somebody else renews this lease");
+            self.publish(EventKind::IdentityShared { token: reign.term.token });
+        }
+        if let Some(record) = record {
+            self.note(record, Some(reign.renewer.lease.bid));
+        }
+    }
+
+    /// Takes up an operator's request, once.
+    fn take_up(&mut self, request: &ControlRequest, reign: &mut Reign) -> Option<EndReason> {
+        if request.token != reign.term.token || reign.request == Some(request.id) {
+            return None;
+        }
+        reign.request = Some(request.id);
+        self.publish(EventKind::Requested { token: request.token, id: request.id });
+        let reason = match &request.action {
+            Action::Resign => {
+                self.rest_for(self.timing.retry_interval);
+                EndReason::Resigned
+            }
+            Action::HandOff { to } if *to == self.shared.candidate => {
+                let why = format!("{to} leads already");
+                reign.renewer.answer = Some(Answered { id: request.id, answer: Answer::Refused(why) });
+                reign.renewer.look_soon(self.shared.clock.now());
+                return None;
+            }
+            Action::HandOff { to } => EndReason::HandedOff { to: to.clone() },
+        };
+        reign.renewer.answer = Some(Answered { id: request.id, answer: Answer::Done });
+        Some(reason)
+    }
+
+    /// Ends a term: permission off, wait for the work, publish, release. There is no other way out of a term.
+    pub(crate) async fn end_term(&mut self, mut reign: Reign, reason: EndReason) {
+        reign.term.cancel();
+        self.board.set_permit(None);
+        self.board.status.send_modify(|status| status.state = ElectorState::Draining);
+        reign.work.end(&mut self.callbacks, &reason);
+        let may_hold_lease = self.drain(&mut reign, &reason).await;
+        self.count_short_term(&reign, &reason);
+        let token = reign.term.token;
+        self.seen = self.seen.max(token);
+        self.board.status.send_modify(|status| {
+            status.state = ElectorState::Following;
+            status.overrun = false;
+            if status.leader.as_ref() == Some(&self.shared.candidate) {
+                status.leader = None;
+            }
+        });
+        tracing::info!(election = %self.election, candidate = %self.shared.candidate, %token, %reason, "term ended");
+        self.publish(EventKind::TermEnded { token, reason: reason.clone() });
+        if may_hold_lease {
+            self.release(&mut reign, &reason).await;
+        }
+        if let Some(asked) = reign.asked.take() {
+            // Whoever asked may be gone.
+            drop(asked.send(Ok(())));
+        }
+    }
+
+    /// Waits until all work has ended, and keeps the lease meanwhile: letting it expire under running work would make
+    /// the overlap that the lease is there to prevent. Answers whether the lease may still be ours.
+    async fn drain(&mut self, reign: &mut Reign, reason: &EndReason) -> bool {
+        let clock = Arc::clone(&self.shared.clock);
+        let now = clock.now();
+        let kill_at = match reason {
+            // Somebody else may lead already: no grace.
+            EndReason::Lost => now,
+            EndReason::DeadlinePassed => reign.renewer.must_stop(),
+            _ => now.plus(self.timing.drain_timeout),
+        };
+        let overrun_at = kill_at.plus(self.timing.latency);
+        let (mut killed, mut overrun) = (false, false);
+        let mut keep_lease = *reason != EndReason::Lost;
+        loop {
+            let next = if killed { overrun_at } else { kill_at };
+            tokio::select! {
+                biased;
+                over = reign.work.drained() => match over {
+                    None => return keep_lease,
+                    Some(Ok(())) => {}
+                    Some(Err(failed)) => self.callback_failed(failed, reign),
+                },
+                () = clock.sleep_until(next), if !(killed && overrun) => {
+                    if killed {
+                        overrun = true;
+                        self.overran(reign);
+                        // Asked for by name: then the lease runs out under the work.
+                        keep_lease &= self.timing.on_overrun == OnOverrun::Hold;
+                    } else {
+                        killed = true;
+                        reign.work.kill();
+                    }
+                }
+                command = self.commands.recv(), if !self.stopping => self.obey_while_draining(command),
+                step = reign.renewer.step(&self.shared), if keep_lease => match step {
+                    Step::Renewed(_) => self.renewed(reign),
+                    Step::Failed(error) => self.renew_failed(error, reign),
+                    Step::Lost { cloned, record } => {
+                        self.lost(cloned, record.as_deref(), reign);
+                        keep_lease = false;
+                        reign.work.kill();
+                    }
+                    Step::Expired => {
+                        keep_lease = false;
+                        reign.work.kill();
+                    }
+                },
+            }
+        }
+    }
+
+    fn overran(&self, reign: &Reign) {
+        tracing::error!(election = %self.election, token = %reign.term.token, "work of an ended term still runs");
+        self.board.status.send_modify(|status| status.overrun = true);
+        self.publish(EventKind::Overrun { token: reign.term.token });
+    }
+
+    fn obey_while_draining(&mut self, command: Option<Command>) {
+        match command {
+            None | Some(Command::Stop) => self.stopping = true,
+            Some(Command::Resign { reply, .. } | Command::HandOff { reply, .. }) => {
+                // The term ends already, for another reason.
+                drop(reply.send(Err(CommandError::NotLeading)));
+            }
+        }
+    }
+
+    /// Sends the release and waits for its answer for one call's time; it goes on in the background after that.
+    async fn release(&mut self, reign: &mut Reign, reason: &EndReason) {
+        let next = match reason {
+            EndReason::HandedOff { to } => {
+                let window = self.successor_window();
+                self.rest_for(window);
+                Next::Successor { candidate: to.clone(), window }
+            }
+            _ => Next::Anybody,
+        };
+        let releasing = Releasing {
+            shared: Arc::clone(&self.shared),
+            board: Arc::clone(&self.board),
+            timing: self.timing.clone(),
+            lease: reign.renewer.lease.clone(),
+            open: reign.renewer.open_attempts(),
+            next,
+            succeeded: *reason == EndReason::WorkEnded,
+            answer: reign.renewer.answer.take(),
+            until: reign.renewer.surely_over(),
+        };
+        let task = tokio::spawn(releasing.run());
+        let give_up = self.shared.clock.now().plus(self.timing.call_timeout);
+        tokio::select! {
+            biased;
+            _ = task => {}
+            () = self.shared.clock.sleep_until(give_up) => {}
+        }
+    }
+
+    /// How long the others leave a handed-off election to its successor: until it must have noticed.
+    fn successor_window(&self) -> Duration {
+        let notice = match self.wake {
+            Wake::Push => self.timing.retry_interval,
+            Wake::Look(interval) => interval.max(self.timing.retry_interval) * 2,
+        };
+        notice.min(self.timing.ttl)
+    }
+
+    /// Terms that end again and again before their first renewal point at something that another try does not mend.
+    fn count_short_term(&mut self, reign: &Reign, reason: &EndReason) {
+        let lasted = self.shared.clock.now().time_since(reign.began);
+        let voluntary = matches!(reason, EndReason::Stopped | EndReason::WorkEnded);
+        if voluntary || lasted >= self.timing.renew_interval {
+            self.short_terms = 0;
+            return;
+        }
+        self.short_terms += 1;
+        if self.short_terms >= FLAPPING {
+            let doublings = (self.short_terms - FLAPPING).min(4);
+            let wait = self.timing.retry_interval.saturating_mul(1 << doublings);
+            let wait = wait + self.shared.random.up_to(wait / 2);
+            tracing::warn!(election = %self.election, terms = self.short_terms, ?wait, "flapping");
+            self.publish(EventKind::Flapping { terms: self.short_terms, wait });
+            self.rest_for(wait);
+        }
+    }
+}
+
+/// Short terms in a row that count as flapping.
+const FLAPPING: u32 = 3;
+
+/// Waits for the next change; never completes without a watch. A watch that ended reports one gap.
+pub(crate) async fn next_change(changes: &mut Option<Changes>) -> Option<Change> {
+    let Some(stream) = changes else {
+        return std::future::pending().await;
+    };
+    let change = stream.next().await;
+    if change.is_none() {
+        *changes = None;
+    }
+    change
+}

@@ -1,0 +1,413 @@
+//! The elector: takes part in one election, for as long as it runs.
+//!
+//! ```text
+//!            bid refused                     renewed
+//!             ┌──────┐                       ┌─────┐
+//!             │      ▼       acquired        │     ▼
+//!  start ──▶ Following ───────────────────▶ Leading ──── lost, deadline passed, stop, resign, hand off, work ended
+//!             ▲      │                                          │
+//!             │      │ stop                                     ▼
+//!             │      │                                   Draining: permission off, the lease is kept
+//!             │      │                                          │ all work has ended
+//!             │      ▼                                          ▼
+//!             │   Stopped ◀────────────── stop ────── publish, then release
+//!             │                                                 │
+//!             └─────────────────────────────────────────────────┘
+//! ```
+//!
+//! The loop stands in [`Worker::run`], each state in a file of its own: `follower.rs`, `leader.rs`.
+
+mod callbacks;
+mod deadline;
+mod event;
+mod follower;
+mod handle;
+mod leader;
+mod leadership;
+mod release;
+mod renewer;
+mod settings;
+mod status;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{mpsc, oneshot};
+
+pub use event::{ElectionEvent, EndReason, EventKind, Events, Heard};
+pub use handle::{CommandError, ElectorHandle};
+pub use leadership::{Leadership, NotLeader, Permit};
+pub use settings::{InvalidSettings, OnElectedFailure, OnOverrun, Profile, Settings, Timing};
+pub use status::{ElectionStatus, ElectorState, Health};
+
+use callbacks::Callbacks;
+use follower::Campaign;
+use handle::{Board, Command};
+
+use crate::clock::Moment;
+use crate::elections::{Elections, LeadError, Seat, Shared};
+use crate::name::{ElectionName, InvalidName};
+use crate::store::{Changes, LeaseRecord, LeaseStore, StoreError};
+use crate::token::FencingToken;
+
+/// Any error of a callback.
+pub type CallbackError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why an elector could not start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// The election's name breaks a rule.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// The settings break rules.
+    #[error(transparent)]
+    Settings(#[from] InvalidSettings),
+    /// This candidate takes part in that election already.
+    #[error("this process takes part in election {0:?} already: one elector per election and candidate")]
+    AlreadyStanding(ElectionName),
+    /// The elections are closing.
+    #[error("these elections are closing: they take no new ones")]
+    Closing,
+    /// There is no runtime to run in.
+    #[error("an elector needs a tokio runtime around it: start it from async code")]
+    NoRuntime,
+}
+
+/// How long a campaign goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    Never,
+    /// Until the first definite answer.
+    Try,
+    Until(Moment),
+}
+
+/// Takes part in one election.
+///
+/// ```
+/// # use tenure_core::{elector::Elector, embedded::MemoryStore};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let token = Elector::new(MemoryStore::new(), "billing")
+///     .run(|leadership| async move {
+///         leadership.check().expect("just elected");
+///         leadership.token()
+///     })
+///     .await?;
+/// # assert_eq!(token.0, 1);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "an elector does nothing before it is started"]
+pub struct Elector {
+    shared: Arc<Shared>,
+    name: String,
+    settings: Settings,
+    callbacks: Callbacks,
+}
+
+impl Elector {
+    /// Takes part in `election` on `store`, as this process.
+    pub fn new(store: impl LeaseStore, election: impl Into<String>) -> Self {
+        Elections::new(store).elector(election)
+    }
+
+    pub(crate) fn within(shared: Arc<Shared>, name: String, settings: Settings) -> Self {
+        Self { shared, name, settings, callbacks: Callbacks::default() }
+    }
+
+    /// Sets how it keeps time.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Calls `f` when elected. It may return at once or work for as long as it leads; either way it counts as work
+    /// of the term.
+    pub fn on_elected<F, Fut>(mut self, mut f: F) -> Self
+    where
+        F: FnMut(Leadership) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), CallbackError>> + Send + 'static,
+    {
+        self.callbacks.elected = Some(Box::new(move |leadership| Box::pin(f(leadership))));
+        self
+    }
+
+    /// Calls `f` when a term was taken away: the lease was lost, or the store gave no answer in time. Not when the
+    /// elector stops or resigns.
+    pub fn on_lost<F, Fut>(mut self, mut f: F) -> Self
+    where
+        F: FnMut(EndReason) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), CallbackError>> + Send + 'static,
+    {
+        self.callbacks.lost = Some(Box::new(move |reason| Box::pin(f(reason))));
+        self
+    }
+
+    /// Calls `f` at the end of every term and waits for it before the lease is given back: stop the workers here.
+    pub fn on_term_end<F, Fut>(mut self, mut f: F) -> Self
+    where
+        F: FnMut(EndReason) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), CallbackError>> + Send + 'static,
+    {
+        self.callbacks.term_end = Some(Box::new(move |reason| Box::pin(f(reason))));
+        self
+    }
+
+    /// Starts to take part, in a task of its own.
+    ///
+    /// # Errors
+    /// If name or settings break rules, or this candidate takes part already.
+    pub fn start(self) -> Result<ElectorHandle, StartError> {
+        self.start_with(Limit::Never, false, None)
+    }
+
+    /// Runs `work` while leading and returns what it returns.
+    ///
+    /// When the term ends before that, [`Leadership::cancelled`] completes; `work` then has `drain_timeout` to return
+    /// before it is dropped (no time at all if the lease is somebody else's already). After that the elector stands
+    /// again, and `work` is called anew when it is elected again.
+    ///
+    /// Dropping the returned future stops the elector; its term then ends in order, in the background.
+    ///
+    /// # Errors
+    /// If name or settings break rules, or this candidate takes part already.
+    pub async fn run<F, Fut, T>(mut self, mut work: F) -> Result<T, StartError>
+    where
+        F: FnMut(Leadership) -> Fut + Send + 'static,
+        Fut: Future<Output = T> + Send + 'static,
+        T: Send + 'static,
+    {
+        let result = Arc::new(Mutex::new(None));
+        let slot = Arc::clone(&result);
+        self.callbacks.ends_term = true;
+        self.callbacks.elected = Some(Box::new(move |leadership: Leadership| {
+            let slot = Arc::clone(&slot);
+            let permit = leadership.permit();
+            let work = work(leadership);
+            Box::pin(async move {
+                let value = work.await;
+                // What was made after the term had ended is not a result: the next term makes its own.
+                if permit.is_leader() {
+                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+                }
+                Ok(())
+            })
+        }));
+        let slot = Arc::clone(&result);
+        let done = Box::new(move || slot.lock().unwrap_or_else(PoisonError::into_inner).is_some());
+        let handle = self.start_with(Limit::Never, false, Some(done))?;
+        let mut statuses = handle.statuses();
+        // An error means that the loop is gone, with its runtime.
+        drop(statuses.wait_for(|status| status.state == ElectorState::Stopped).await);
+        let value = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        value.ok_or(StartError::Closing)
+    }
+
+    /// Leads once: hands the leadership out and stops when the last clone of it was dropped.
+    pub(crate) async fn lead(mut self, limit: Limit) -> Result<Option<Leadership>, LeadError> {
+        let (sender, receiver) = oneshot::channel();
+        let mut sender = Some(sender);
+        self.callbacks.elected = Some(Box::new(move |leadership| {
+            if let Some(sender) = sender.take() {
+                // Nobody waits any more: the leadership is dropped here, which ends the term.
+                drop(sender.send(leadership));
+            }
+            Box::pin(std::future::ready(Ok(())))
+        }));
+        self.callbacks.ends_with_last_drop = true;
+        let name = self.name.clone();
+        let shared = Arc::clone(&self.shared);
+        let handle = self.start_with(limit, true, None)?;
+        match receiver.await {
+            Ok(leadership) => {
+                // From here on the leadership keeps the elector running, not this handle.
+                handle.detach();
+                Ok(Some(leadership))
+            }
+            Err(_) => {
+                handle.stop().await;
+                match handle.status().last_error {
+                    Some(error) => Err(LeadError::Store(StoreError::new(
+                        crate::store::ErrorKind::Unavailable,
+                        shared.store.guarantees().store,
+                        "acquire",
+                        format!("no definite answer for election {name:?}: {error}"),
+                    ))),
+                    None => Ok(None),
+                }
+            }
+        }
+    }
+
+    fn start_with(
+        self,
+        limit: Limit,
+        once: bool,
+        done: Option<Box<dyn Fn() -> bool + Send>>,
+    ) -> Result<ElectorHandle, StartError> {
+        let shared = self.shared;
+        let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
+        let election = ElectionName::new(&self.name)?;
+        let guarantees = shared.store.guarantees();
+        let timing = self.settings.resolve(&guarantees)?;
+        if shared.is_closing() {
+            return Err(StartError::Closing);
+        }
+        let seat = Seat::take(&shared.candidate, &election)
+            .ok_or_else(|| StartError::AlreadyStanding(election.clone()))?;
+        let status = ElectionStatus {
+            election: election.clone(),
+            candidate: shared.candidate.clone(),
+            state: ElectorState::Following,
+            leader: None,
+            token: shared.floor(&election),
+            attempts: 0,
+            terms: 0,
+            renewals: 0,
+            renew_total: 0,
+            last_answer: None,
+            last_error: None,
+            next_turn: shared.clock.now(),
+            overrun: false,
+        };
+        let board = Arc::new(Board::new(status, Arc::clone(&shared.clock)));
+        let (sender, commands) = mpsc::unbounded_channel();
+        let handle = ElectorHandle::new(Arc::clone(&board), sender);
+        shared.enter(&election, handle.observer());
+        let worker = Worker {
+            seen: shared.floor(&election),
+            wake: guarantees.wake,
+            shared,
+            election,
+            timing,
+            board,
+            commands,
+            stopping: false,
+            changes: None,
+            callbacks: self.callbacks,
+            limit,
+            once,
+            done,
+            short_terms: 0,
+            rest: None,
+            _seat: seat,
+        };
+        runtime.spawn(worker.run());
+        Ok(handle)
+    }
+}
+
+impl fmt::Debug for Elector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Elector({:?})", self.name)
+    }
+}
+
+/// The loop of one elector and what it remembers between its states.
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    election: ElectionName,
+    timing: Timing,
+    wake: crate::store::Wake,
+    board: Arc<Board>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    stopping: bool,
+    changes: Option<Changes>,
+    callbacks: Callbacks,
+    limit: Limit,
+    once: bool,
+    /// Tells whether what the elector runs for is done.
+    done: Option<Box<dyn Fn() -> bool + Send>>,
+    /// The highest token seen of others, and of own ended terms.
+    seen: FencingToken,
+    short_terms: u32,
+    /// Do not stand before this moment.
+    rest: Option<Moment>,
+    _seat: Seat,
+}
+
+impl Worker {
+    async fn run(mut self) {
+        loop {
+            match self.campaign().await {
+                Campaign::Won(reign) => {
+                    let mut reign = *reign;
+                    let reason = self.hold(&mut reign).await;
+                    self.end_term(reign, reason).await;
+                }
+                Campaign::Ended => break,
+            }
+            if self.once || self.stopping || self.done.as_ref().is_some_and(|done| done()) {
+                break;
+            }
+        }
+        self.leave();
+    }
+
+    fn leave(&mut self) {
+        self.shared.raise_floor(&self.election, self.seen);
+        self.shared.leave(&self.election);
+        self.publish(EventKind::Stopped);
+        self.board.events.close();
+        self.board.status.send_modify(|status| status.state = ElectorState::Stopped);
+        // Commands that came too late hear that it has stopped, because their reply is dropped with the queue.
+        self.commands.close();
+    }
+
+    fn publish(&self, kind: EventKind) {
+        let (election, candidate) = (&self.election, &self.shared.candidate);
+        self.board.events.publish(election, candidate, self.shared.clock.wall(), kind);
+    }
+
+    /// The loop will turn again at `next` at the latest.
+    fn turn(&self, next: Moment) {
+        self.board.status.send_modify(|status| status.next_turn = next);
+    }
+
+    fn store_answered(&self) {
+        let now = self.shared.clock.now();
+        self.board.status.send_modify(|status| {
+            status.last_answer = Some(now);
+            status.last_error = None;
+        });
+    }
+
+    fn store_failed(&self, error: &StoreError) {
+        self.board.status.send_modify(|status| status.last_error = Some(error.to_string()));
+    }
+
+    /// Takes in what a record shows about who leads.
+    fn note(&mut self, record: &LeaseRecord, own_bid: Option<crate::name::BidId>) {
+        let leader = record.leader().map(|holder| holder.candidate.clone());
+        if record.holder.as_ref().is_none_or(|holder| Some(holder.bid) != own_bid) {
+            self.seen = self.seen.max(record.token);
+        }
+        let token = record.token;
+        let changed = {
+            let status = self.board.status.borrow();
+            status.leader != leader || (leader.is_some() && status.token != token)
+        };
+        if changed {
+            self.board.status.send_modify(|status| {
+                status.leader.clone_from(&leader);
+                status.token = status.token.max(token);
+            });
+            tracing::debug!(election = %self.election, ?leader, %token, "leader changed");
+            self.publish(EventKind::LeaderChanged { leader, token });
+        }
+    }
+
+    /// Takes what handles ask while nothing is led.
+    fn obey_as_follower(&mut self, command: Option<Command>) {
+        match command {
+            None | Some(Command::Stop) => self.stopping = true,
+            Some(Command::Resign { reply, .. } | Command::HandOff { reply, .. }) => {
+                // Whoever asked may be gone.
+                drop(reply.send(Err(CommandError::NotLeading)));
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Gives leases back, and cleans up after bids whose fate is unknown.
+
+use std::sync::Arc;
+
+use super::handle::Board;
+use super::{EventKind, Timing};
+use crate::clock::Moment;
+use crate::elections::{Shared, spawn_call};
+use crate::name::{Attempt, BidId};
+use crate::store::{
+    Acquisition, Answered, ErrorKind, Lease, LeaseStore, Next, Release, Released, StoreError,
+};
+
+/// A release that is repeated until it is answered, or until the lease must have run out.
+pub(crate) struct Releasing {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) timing: Timing,
+    pub(crate) lease: Lease,
+    pub(crate) open: Vec<Attempt>,
+    pub(crate) next: Next,
+    pub(crate) succeeded: bool,
+    pub(crate) answer: Option<Answered>,
+    pub(crate) until: Moment,
+}
+
+impl Releasing {
+    pub(crate) async fn run(self) {
+        // The same attempt each time: a repetition after a lost answer hears `Released` again.
+        let release = Arc::new(Release {
+            attempt: Attempt::new(&self.shared.random),
+            lease: self.lease,
+            open: self.open,
+            next: self.next,
+            succeeded: self.succeeded,
+            answer: self.answer,
+        });
+        let clock = &self.shared.clock;
+        loop {
+            let (store, call) = (Arc::clone(&self.shared.store), Arc::clone(&release));
+            let answer = spawn_call(async move { store.release(&call).await }, drop);
+            let give_up = clock.now().plus(self.timing.call_timeout);
+            let error = tokio::select! {
+                biased;
+                answer = answer => match answer {
+                    Ok(Ok(outcome)) => {
+                        let released = outcome == Released::Released;
+                        tracing::debug!(election = %release.lease.election, token = %release.lease.token, released, "release");
+                        return;
+                    }
+                    Ok(Err(error)) => error,
+                    Err(_) => crate::elections::unanswered(self.shared.store.as_ref(), "release"),
+                },
+                () = clock.sleep_until(give_up) => {
+                    let store = self.shared.store.guarantees().store;
+                    StoreError::new(ErrorKind::Timeout, store, "release", "no answer in time")
+                }
+            };
+            let (election, candidate) = (&release.lease.election, &self.shared.candidate);
+            tracing::warn!(%election, token = %release.lease.token, %error, "release failed");
+            let event = EventKind::ReleaseFailed { token: release.lease.token, error };
+            self.board.events.publish(election, candidate, clock.wall(), event);
+            if self.until.has_passed(clock.now()) {
+                return;
+            }
+            clock.sleep_until(clock.now().plus(self.timing.retry_interval).earlier_of(self.until)).await;
+        }
+    }
+}
+
+/// Releases a lease that nobody waits for any more: a bid that was answered too late.
+pub(crate) fn release_unwanted(shared: &Arc<Shared>, board: &Arc<Board>, timing: &Timing, lease: Lease) {
+    let until = timing.surely_over(shared.clock.now(), lease.ttl);
+    let releasing = Releasing {
+        shared: Arc::clone(shared),
+        board: Arc::clone(board),
+        timing: timing.clone(),
+        lease,
+        open: Vec::new(),
+        next: Next::Anybody,
+        succeeded: false,
+        answer: None,
+        until,
+    };
+    tokio::spawn(releasing.run());
+}
+
+/// Finds out what became of a bid whose answers were lost, and gives back what it may have won.
+pub(crate) async fn withdraw(
+    shared: Arc<Shared>,
+    board: Arc<Board>,
+    timing: Timing,
+    election: crate::name::ElectionName,
+    bid: BidId,
+    last_send: Moment,
+) {
+    let until = timing.surely_over(last_send, timing.ttl);
+    loop {
+        let (store, name) = (Arc::clone(&shared.store), election.clone());
+        let answer = spawn_call(async move { store.read(&name).await }, drop);
+        let give_up = shared.clock.now().plus(timing.call_timeout);
+        tokio::select! {
+            biased;
+            answer = answer => {
+                if let Ok(Ok(record)) = answer {
+                    if let Some(lease) = record.and_then(|record| record.lease_of(bid)) {
+                        release_unwanted(&shared, &board, &timing, lease);
+                        return;
+                    }
+                    // Not there. A write that is still on its way has had a call's time to arrive by now, or gets it.
+                    if last_send.plus(timing.call_timeout * 2).has_passed(shared.clock.now()) {
+                        return;
+                    }
+                }
+            }
+            () = shared.clock.sleep_until(give_up) => {}
+        }
+        if until.has_passed(shared.clock.now()) {
+            return;
+        }
+        shared
+            .clock
+            .sleep_until(shared.clock.now().plus(timing.retry_interval.min(timing.call_timeout)))
+            .await;
+    }
+}
+
+/// Takes the answer to a bid that nobody waits for any more.
+pub(crate) fn late_acquisition(
+    shared: &Arc<Shared>,
+    board: &Arc<Board>,
+    timing: &Timing,
+    answer: Result<Acquisition, StoreError>,
+) {
+    if let Ok(Acquisition::Acquired(lease)) = answer {
+        tracing::debug!(election = %lease.election, token = %lease.token, "a bid won after it was given up");
+        release_unwanted(shared, board, timing, lease);
+    }
+}

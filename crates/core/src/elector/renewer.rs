@@ -1,0 +1,248 @@
+//! Keeps one lease alive: sends renewals, resolves their answers, and knows from which send trust counts.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::oneshot;
+
+use super::Timing;
+use crate::clock::Moment;
+use crate::elections::{Shared, unanswered};
+use crate::name::Attempt;
+use crate::store::{Answered, ControlRequest, ErrorKind, Lease, LeaseRecord, Renew, Renewal, StoreError};
+
+/// Unanswered attempts that are remembered. An outage ends the lease long before there are more.
+const OPEN: usize = 64;
+
+/// After a failure the next attempt waits at least this long, so that a store that fails at once is not flooded.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// An attempt that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) attempt: Attempt,
+    pub(crate) at: Moment,
+}
+
+/// What a renewal came to.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// The lease lives on; the deadline may have moved.
+    Renewed(Option<Box<ControlRequest>>),
+    /// No outcome.
+    Failed(StoreError),
+    /// The lease is gone.
+    Lost {
+        /// Somebody with our own bid renewed it.
+        cloned: bool,
+        /// What was found instead.
+        record: Option<Box<LeaseRecord>>,
+    },
+    /// The store was silent for so long that it must have freed the lease.
+    Expired,
+}
+
+pub(crate) struct Renewer {
+    pub(crate) lease: Lease,
+    /// What to tell the store about an operator's request, until a renewal was answered.
+    pub(crate) answer: Option<Answered>,
+    timing: Timing,
+    /// The send of the attempt that the store is known to have applied last: trust counts from here.
+    anchor: Moment,
+    /// Attempts whose effect is unknown, in the order of their sends.
+    open: Vec<Sent>,
+    in_flight: FuturesUnordered<InFlight>,
+    /// The attempt that is waited for, and until when.
+    awaited: Option<(Attempt, Moment)>,
+    due: Moment,
+    last_send: Moment,
+}
+
+impl Renewer {
+    /// Takes over a lease that was asked for at `sent`. `due_now`: the lease was found out late, renew at once.
+    pub(crate) fn new(lease: Lease, sent: Moment, timing: Timing, due_now: bool) -> Self {
+        let due = if due_now { sent } else { sent.plus(timing.renew_interval) };
+        Self {
+            lease,
+            answer: None,
+            timing,
+            anchor: sent,
+            open: Vec::new(),
+            in_flight: FuturesUnordered::new(),
+            awaited: None,
+            due,
+            last_send: sent,
+        }
+    }
+
+    /// When permission ends.
+    pub(crate) fn deadline(&self) -> Moment {
+        self.timing.deadline(self.anchor, self.lease.ttl)
+    }
+
+    /// When all work must have ended.
+    pub(crate) fn must_stop(&self) -> Moment {
+        self.timing.must_stop(self.anchor, self.lease.ttl)
+    }
+
+    /// When the store must have freed the lease, even if the last renewal that was sent took effect.
+    pub(crate) fn surely_over(&self) -> Moment {
+        self.timing.surely_over(self.last_send, self.lease.ttl)
+    }
+
+    /// Attempts that may be in the record without our knowing.
+    pub(crate) fn open_attempts(&self) -> Vec<Attempt> {
+        self.open.iter().map(|sent| sent.attempt).collect()
+    }
+
+    /// Looks at the lease soon, by renewing it: something was seen that does not fit.
+    pub(crate) fn look_soon(&mut self, now: Moment) {
+        // Not more often than this, whatever is reported: a leader that looks all the time is its own outage.
+        let soonest = self.last_send.plus(self.timing.latency);
+        self.due = self.due.earlier_of(soonest.later_of(now));
+    }
+
+    /// When this has something to do next.
+    pub(crate) fn next_turn(&self) -> Moment {
+        self.awaited.map_or(self.due, |(_, until)| until)
+    }
+
+    /// Sends what is due and waits for the next answer. Everything is kept in `self`: dropping this and calling it
+    /// again loses nothing.
+    pub(crate) async fn step(&mut self, shared: &Shared) -> Step {
+        loop {
+            let now = shared.clock.now();
+            if self.surely_over().has_passed(now) {
+                return Step::Expired;
+            }
+            if self.awaited.is_none() && self.due.has_passed(now) {
+                self.send(shared);
+            }
+            let next_turn = self.next_turn();
+            tokio::select! {
+                biased;
+                Some((attempt, answer)) = self.in_flight.next(), if !self.in_flight.is_empty() => {
+                    let answer = answer.unwrap_or_else(|| Err(unanswered(shared.store.as_ref(), "renew")));
+                    if let Some(step) = self.answered(attempt, answer, shared) {
+                        return step;
+                    }
+                }
+                () = shared.clock.sleep_until(next_turn) => {
+                    if let Some((_, until)) = self.awaited
+                        && until.has_passed(shared.clock.now())
+                    {
+                        // Given up waiting, not given up: its answer still counts when it comes.
+                        self.awaited = None;
+                        self.due = shared.clock.now();
+                        return Step::Failed(self.no_answer(shared));
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, shared: &Shared) {
+        let attempt = Attempt::new(&shared.random);
+        // Before anything leaves: trust starts at the send.
+        let sent = shared.clock.now();
+        let open = self.open_attempts();
+        // Whoever tries again has little time and no use for company.
+        let alone = !open.is_empty();
+        let renewal = Renew { lease: self.lease.clone(), attempt, open, answer: self.answer.clone() };
+        let receiver = shared.renewals().submit(renewal, alone);
+        if self.open.len() == OPEN {
+            self.open.remove(0);
+        }
+        self.open.push(Sent { attempt, at: sent });
+        self.in_flight.push(InFlight { attempt, receiver });
+        let left = self.deadline().time_until(sent);
+        self.awaited = Some((attempt, sent.plus(self.timing.attempt_timeout(left))));
+        self.last_send = sent;
+    }
+
+    fn answered(
+        &mut self,
+        attempt: Attempt,
+        answer: Result<Renewal, StoreError>,
+        shared: &Shared,
+    ) -> Option<Step> {
+        // An answer to an attempt that a later one has overtaken says nothing any more.
+        let place = self.open.iter().position(|sent| sent.attempt == attempt)?;
+        match answer {
+            Ok(Renewal::Renewed(lease, request)) => {
+                self.renewed(lease, place, shared.clock.now());
+                Some(Step::Renewed(request))
+            }
+            Ok(Renewal::Lost(record)) => self.lost(attempt, place, record),
+            Err(error) => {
+                if error.kind().is_definite() {
+                    self.open.remove(place);
+                }
+                if self.awaited.is_some_and(|(awaited, _)| awaited == attempt) {
+                    self.awaited = None;
+                    let now = shared.clock.now();
+                    let left = self.deadline().time_until(now);
+                    let pause = self.timing.retry_interval.min(left / 4).max(PAUSE);
+                    self.due = now.plus(pause);
+                }
+                Some(Step::Failed(error))
+            }
+        }
+    }
+
+    fn renewed(&mut self, lease: Lease, answered: usize, now: Moment) {
+        // Trust counts from the send of the attempt that was applied; if that cannot be told, from the earliest that
+        // may have been.
+        let applied = self.open.iter().position(|sent| sent.attempt == lease.attempt);
+        let at = self.open[applied.unwrap_or(0)].at;
+        self.anchor = self.anchor.later_of(at);
+        // What was sent before the applied attempt can take effect no more: its nonce is not the last one.
+        self.open.drain(..=applied.unwrap_or(answered).max(answered));
+        self.lease = lease;
+        self.answer = None;
+        if self.open.is_empty() {
+            self.awaited = None;
+        }
+        self.due = at.plus(self.timing.renew_interval).later_of(now);
+    }
+
+    fn lost(&mut self, attempt: Attempt, place: usize, record: Option<Box<LeaseRecord>>) -> Option<Step> {
+        let own = record.as_ref().and_then(|record| record.lease_of(self.lease.bid));
+        let own = own.filter(|own| own.token == self.lease.token);
+        if let Some(own) = &own
+            && self.open.iter().any(|sent| sent.attempt == own.attempt && sent.attempt != attempt)
+        {
+            // A later attempt of ours overtook this one; its own answer counts.
+            self.open.remove(place);
+            if self.awaited.is_some_and(|(awaited, _)| awaited == attempt) {
+                self.awaited = None;
+            }
+            return None;
+        }
+        Some(Step::Lost { cloned: own.is_some(), record })
+    }
+
+    fn no_answer(&self, shared: &Shared) -> StoreError {
+        let message = format!("no answer for election {:?} in time", self.lease.election.as_str());
+        StoreError::new(ErrorKind::Timeout, shared.store.guarantees().store, "renew", message)
+    }
+}
+
+/// The answer to one attempt, on its way.
+struct InFlight {
+    attempt: Attempt,
+    receiver: oneshot::Receiver<Result<Renewal, StoreError>>,
+}
+
+impl Future for InFlight {
+    type Output = (Attempt, Option<Result<Renewal, StoreError>>);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.receiver).poll(context));
+        Poll::Ready((self.attempt, answer.ok()))
+    }
+}

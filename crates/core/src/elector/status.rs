@@ -1,0 +1,94 @@
+//! The latest value of what an elector knows, for display.
+
+use std::time::Duration;
+
+use crate::clock::Moment;
+use crate::name::{CandidateId, ElectionName};
+use crate::token::FencingToken;
+
+/// What an elector is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ElectorState {
+    /// It stands by or bids.
+    Following,
+    /// It leads.
+    Leading,
+    /// Its term has ended, its work has not: it keeps the lease, without permission.
+    Draining,
+    /// It has stopped.
+    Stopped,
+}
+
+/// The latest status of one elector. Values may be skipped between two looks; events are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ElectionStatus {
+    /// What is contested.
+    pub election: ElectionName,
+    /// Who tells.
+    pub candidate: CandidateId,
+    /// What it is doing.
+    pub state: ElectorState,
+    /// Who leads, as far as this candidate knows.
+    pub leader: Option<CandidateId>,
+    /// The highest token that it has seen.
+    pub token: FencingToken,
+    /// Bids of the present or last campaign.
+    pub attempts: u32,
+    /// Terms that it has led.
+    pub terms: u32,
+    /// Renewals of the present term.
+    pub renewals: u64,
+    /// Renewals over the record's life.
+    pub renew_total: u64,
+    /// When the store last answered.
+    pub last_answer: Option<Moment>,
+    /// The last error, until the store answers again.
+    pub last_error: Option<String>,
+    /// By when the elector's loop will have turned again.
+    pub next_turn: Moment,
+    /// Work of an ended term still runs.
+    pub overrun: bool,
+}
+
+/// Whether an elector does its job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// It does.
+    pub healthy: bool,
+    /// What is wrong, one sentence each.
+    pub problems: Vec<String>,
+    /// The last error of the store, until it answers again.
+    pub last_error: Option<String>,
+    /// How long ago the store last answered.
+    pub since_answer: Option<Duration>,
+}
+
+impl ElectionStatus {
+    /// Judges the status at `now`: the loop must turn, the store must answer, and no old work may run on.
+    #[must_use]
+    pub fn health(&self, now: Moment, limit: Duration) -> Health {
+        let mut problems = Vec::new();
+        let since_answer = self.last_answer.map(|answer| now.time_since(answer));
+        let late = now.time_since(self.next_turn);
+        if self.state == ElectorState::Stopped {
+            problems.push("the elector has stopped".into());
+        } else if late > limit {
+            problems.push(format!("the elector's loop is {late:?} late"));
+        }
+        if let Some(error) = &self.last_error {
+            match since_answer {
+                None => problems.push(format!("the store has never answered: {error}")),
+                Some(since) if since > limit => {
+                    problems.push(format!("the store has not answered for {since:?}: {error}"));
+                }
+                Some(_) => {}
+            }
+        }
+        if self.overrun {
+            problems.push(
+                "work of an ended term still runs; this candidate does not stand again before it ends".into(),
+            );
+        }
+        Health { healthy: problems.is_empty(), problems, last_error: self.last_error.clone(), since_answer }
+    }
+}
