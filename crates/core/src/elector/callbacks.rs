@@ -1,5 +1,6 @@
 //! What users want called, and the tasks in which that runs.
 
+use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -107,15 +108,16 @@ fn outcome(
     match joined {
         Ok(Err(error)) => Err(Failed { callback, error: error.to_string() }),
         Err(error) if error.is_panic() => {
-            let panic = error.into_panic();
-            let text = panic
-                .downcast_ref::<&str>()
-                .map(ToString::to_string)
-                .or_else(|| panic.downcast_ref::<String>().cloned())
-                .unwrap_or_else(|| "no text".into());
-            Err(Failed { callback, error: format!("panicked: {text}") })
+            Err(Failed { callback, error: panic_text(error.into_panic().as_ref()) })
         }
         // Over, or killed by us: that is how it had to end.
         Ok(Ok(())) | Err(_) => Ok(()),
     }
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    format!("panicked: {}", text.unwrap_or("no text"))
 }

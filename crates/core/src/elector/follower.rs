@@ -346,7 +346,11 @@ impl Worker {
                         }
                         wake_at = self.opening(&record);
                     }
-                    Some(Change::Gap) => return Woken::Bid,
+                    // Soon, not at once: a watch that breaks all the time must not make us bid all the time.
+                    Some(Change::Gap) => {
+                        let soon = bidding.last_send.plus(PAUSE).later_of(clock.now());
+                        wake_at = wake_at.earlier_of(soon);
+                    }
                     // Nobody wakes us any more: look from time to time, and watch again with the next bid.
                     None => wake_at = wake_at.earlier_of(clock.now().plus(self.timing.retry_interval)),
                 },

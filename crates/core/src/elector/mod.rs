@@ -15,7 +15,7 @@
 //!             └─────────────────────────────────────────────────┘
 //! ```
 //!
-//! The loop stands in [`Worker::run`], each state in a file of its own: `follower.rs`, `leader.rs`.
+//! The loop stands in `Worker::run`, each state in a file of its own: `follower.rs`, `leader.rs`.
 
 mod callbacks;
 mod deadline;
@@ -31,8 +31,10 @@ mod status;
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::FutureExt;
 use tokio::sync::{mpsc, oneshot};
 
 pub use event::{ElectionEvent, EndReason, EventKind, Events, Heard};
@@ -73,6 +75,21 @@ pub enum StartError {
     /// There is no runtime to run in.
     #[error("an elector needs a tokio runtime around it: start it from async code")]
     NoRuntime,
+}
+
+/// Why `run` has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// It could not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The work panicked; its term has ended and the lease is given back.
+    #[error("the work {0}")]
+    Panicked(String),
+    /// It was stopped before the work returned.
+    #[error("stopped before the work was done")]
+    Stopped,
 }
 
 /// How long a campaign goes on.
@@ -173,8 +190,8 @@ impl Elector {
     /// Dropping the returned future stops the elector; its term then ends in order, in the background.
     ///
     /// # Errors
-    /// If name or settings break rules, or this candidate takes part already.
-    pub async fn run<F, Fut, T>(mut self, mut work: F) -> Result<T, StartError>
+    /// If it cannot start, if `work` panics, or if the elections are closed meanwhile.
+    pub async fn run<F, Fut, T>(mut self, mut work: F) -> Result<T, RunError>
     where
         F: FnMut(Leadership) -> Fut + Send + 'static,
         Fut: Future<Output = T> + Send + 'static,
@@ -182,16 +199,26 @@ impl Elector {
     {
         let result = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&result);
+        let set = move |value| *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         self.callbacks.ends_term = true;
         self.callbacks.elected = Some(Box::new(move |leadership: Leadership| {
-            let slot = Arc::clone(&slot);
+            let set = set.clone();
             let permit = leadership.permit();
-            let work = work(leadership);
+            let work = catch_unwind(AssertUnwindSafe(|| work(leadership)));
             Box::pin(async move {
-                let value = work.await;
-                // What was made after the term had ended is not a result: the next term makes its own.
-                if permit.is_leader() {
-                    *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+                let done = match work {
+                    Ok(work) => AssertUnwindSafe(work).catch_unwind().await,
+                    Err(panic) => Err(panic),
+                };
+                match done {
+                    // What was made after the term had ended is not a result: the next term makes its own.
+                    Ok(value) if permit.is_leader() => set(Ok(value)),
+                    Ok(_) => {}
+                    Err(panic) => {
+                        let text = callbacks::panic_text(panic.as_ref());
+                        set(Err(text.clone()));
+                        return Err(text.into());
+                    }
                 }
                 Ok(())
             })
@@ -203,7 +230,7 @@ impl Elector {
         // An error means that the loop is gone, with its runtime.
         drop(statuses.wait_for(|status| status.state == ElectorState::Stopped).await);
         let value = result.lock().unwrap_or_else(PoisonError::into_inner).take();
-        value.ok_or(StartError::Closing)
+        value.map_or(Err(RunError::Stopped), |value| value.map_err(RunError::Panicked))
     }
 
     /// Leads once: hands the leadership out and stops when the last clone of it was dropped.
@@ -364,7 +391,11 @@ impl Worker {
 
     /// The loop will turn again at `next` at the latest.
     fn turn(&self, next: Moment) {
-        self.board.status.send_modify(|status| status.next_turn = next);
+        // For whoever asks for health; nobody is woken by it.
+        self.board.status.send_if_modified(|status| {
+            status.next_turn = next;
+            false
+        });
     }
 
     fn store_answered(&self) {

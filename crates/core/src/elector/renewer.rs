@@ -18,8 +18,8 @@ use crate::store::{Answered, ControlRequest, ErrorKind, Lease, LeaseRecord, Rene
 /// Unanswered attempts that are remembered. An outage ends the lease long before there are more.
 const OPEN: usize = 64;
 
-/// After a failure the next attempt waits at least this long, so that a store that fails at once is not flooded.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Calls under way: a store that hangs is not asked more often than that.
+const IN_FLIGHT: usize = 8;
 
 /// An attempt that was sent.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +120,11 @@ impl Renewer {
                 return Step::Expired;
             }
             if self.awaited.is_none() && self.due.has_passed(now) {
-                self.send(shared);
+                if self.in_flight.len() < IN_FLIGHT {
+                    self.send(shared);
+                } else {
+                    self.due = now.plus(self.timing.call_timeout);
+                }
             }
             let next_turn = self.next_turn();
             tokio::select! {
@@ -159,9 +163,17 @@ impl Renewer {
         }
         self.open.push(Sent { attempt, at: sent });
         self.in_flight.push(InFlight { attempt, receiver });
-        let left = self.deadline().time_until(sent);
-        self.awaited = Some((attempt, sent.plus(self.timing.attempt_timeout(left))));
+        self.awaited = Some((attempt, sent.plus(self.patience(sent))));
         self.last_send = sent;
+    }
+
+    /// How long to wait for one attempt. While there is permission to save, there is always time for a second one;
+    /// while draining there is no hurry.
+    fn patience(&self, now: Moment) -> Duration {
+        match self.deadline().time_until(now) {
+            Duration::ZERO => self.timing.call_timeout,
+            left => self.timing.attempt_timeout(left),
+        }
     }
 
     fn answered(
@@ -185,9 +197,7 @@ impl Renewer {
                 if self.awaited.is_some_and(|(awaited, _)| awaited == attempt) {
                     self.awaited = None;
                     let now = shared.clock.now();
-                    let left = self.deadline().time_until(now);
-                    let pause = self.timing.retry_interval.min(left / 4).max(PAUSE);
-                    self.due = now.plus(pause);
+                    self.due = now.plus(self.timing.retry_interval.min(self.patience(now) / 2));
                 }
                 Some(Step::Failed(error))
             }
