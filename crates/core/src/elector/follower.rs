@@ -272,7 +272,7 @@ impl Worker {
             return Some(self.begin_term(renewer, attempts));
         }
         self.seen = self.seen.max(token);
-        tokio::spawn(self.releasing(&renewer).run());
+        self.releasing(&renewer).send().await;
         None
     }
 

@@ -350,7 +350,7 @@ impl Worker {
         }
     }
 
-    /// Sends the release and waits for its answer for one call's time; it goes on in the background after that.
+    /// Gives the lease back, to whomever the reason names.
     async fn release(&mut self, reign: &mut Reign, reason: &EndReason) {
         let next = match reason {
             EndReason::HandedOff { to } => {
@@ -367,17 +367,11 @@ impl Worker {
             lease: reign.renewer.lease.clone(),
             open: reign.renewer.open_attempts(),
             next,
-            succeeded: *reason == EndReason::WorkEnded,
+            succeeded: self.callbacks.ends_term && *reason == EndReason::WorkEnded,
             answer: reign.renewer.answer.take(),
             until: reign.renewer.surely_over(),
         };
-        let task = tokio::spawn(releasing.run());
-        let give_up = self.shared.clock.now().plus(self.timing.call_timeout);
-        tokio::select! {
-            biased;
-            _ = task => {}
-            () = self.shared.clock.sleep_until(give_up) => {}
-        }
+        releasing.send().await;
     }
 
     /// How long the others leave a handed-off election to its successor: until it must have noticed.

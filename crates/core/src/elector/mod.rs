@@ -320,7 +320,7 @@ impl Elector {
             done,
             short_terms: 0,
             rest: None,
-            _seat: seat,
+            seat: Some(seat),
         };
         runtime.spawn(worker.run());
         Ok(handle)
@@ -353,7 +353,7 @@ pub(crate) struct Worker {
     short_terms: u32,
     /// Do not stand before this moment.
     rest: Option<Moment>,
-    _seat: Seat,
+    seat: Option<Seat>,
 }
 
 impl Worker {
@@ -371,17 +371,6 @@ impl Worker {
                 break;
             }
         }
-        self.leave();
-    }
-
-    fn leave(&mut self) {
-        self.shared.raise_floor(&self.election, self.seen);
-        self.shared.leave(&self.election);
-        self.publish(EventKind::Stopped);
-        self.board.events.close();
-        self.board.status.send_modify(|status| status.state = ElectorState::Stopped);
-        // Commands that came too late hear that it has stopped, because their reply is dropped with the queue.
-        self.commands.close();
     }
 
     fn publish(&self, kind: EventKind) {
@@ -440,5 +429,18 @@ impl Worker {
                 drop(reply.send(Err(CommandError::NotLeading)));
             }
         }
+    }
+}
+
+impl Drop for Worker {
+    /// Also when the loop is dropped with its runtime: whoever waits for the end hears of it.
+    fn drop(&mut self) {
+        self.shared.raise_floor(&self.election, self.seen);
+        // The place is free before anybody hears of it: whoever waited for the end may start anew.
+        self.shared.leave(&self.election);
+        drop(self.seat.take());
+        self.publish(EventKind::Stopped);
+        self.board.events.close();
+        self.board.status.send_modify(|status| status.state = ElectorState::Stopped);
     }
 }

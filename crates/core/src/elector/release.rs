@@ -25,6 +25,18 @@ pub(crate) struct Releasing {
 }
 
 impl Releasing {
+    /// Sends the release and waits for its answer for one call's time; it goes on in the background after that.
+    pub(crate) async fn send(self) {
+        let clock = Arc::clone(&self.shared.clock);
+        let give_up = clock.now().plus(self.timing.call_timeout);
+        let task = tokio::spawn(self.run());
+        tokio::select! {
+            biased;
+            _ = task => {}
+            () = clock.sleep_until(give_up) => {}
+        }
+    }
+
     pub(crate) async fn run(self) {
         // The same attempt each time: a repetition after a lost answer hears `Released` again.
         let release = Arc::new(Release {
