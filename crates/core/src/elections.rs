@@ -13,6 +13,8 @@ use crate::clock::{Clock, SystemClock};
 use crate::elector::{Elector, ElectorHandle, Leadership, Limit, Settings, StartError};
 use crate::name::{CandidateId, ElectionName};
 use crate::random::Random;
+use crate::store::ttl::Ttl;
+use crate::store::ttl_store::TtlStore;
 use crate::store::{ErrorKind, LeaseStore, Metadata, Renew, Renewal, StoreError};
 use crate::token::FencingToken;
 
@@ -80,6 +82,11 @@ impl Elections {
             metadata: Metadata::new(),
             settings: Settings::default(),
         }
+    }
+
+    /// Takes part in elections on storage of one's own, with a clock of one's own.
+    pub fn over(storage: impl TtlStore, clock: Arc<dyn Clock>) -> Self {
+        Self::builder(Ttl::with_clock(storage, Arc::clone(&clock))).clock(clock).build()
     }
 
     /// Returns who takes part.

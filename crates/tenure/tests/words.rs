@@ -36,6 +36,10 @@ const ALLOWED: &[(&str, &str)] = &[
     ("Timeout", "an error kind"),
     ("guard", "what a fence does over a write"),
     ("guard_async", "likewise"),
+    ("Key", "where a value stands in storage of the user's own"),
+    ("key", "likewise"),
+    ("Keys", "likewise"),
+    ("ChangedKeys", "likewise"),
 ];
 
 #[test]

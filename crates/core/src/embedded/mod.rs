@@ -1,7 +1,9 @@
 //! Stores without a server: in memory, and in a directory of this machine.
 
 mod memory;
+mod memory_ttl;
 mod memory_versioned;
 
 pub use memory::MemoryStore;
+pub use memory_ttl::MemoryTtl;
 pub use memory_versioned::MemoryVersioned;

@@ -6,6 +6,8 @@ mod guarantees;
 mod lease;
 pub mod record;
 mod serde_ms;
+pub mod ttl;
+pub mod ttl_store;
 pub mod versioned;
 pub mod wake;
 

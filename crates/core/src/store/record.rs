@@ -5,6 +5,8 @@
 //! were when it was written, and the store tells how long ago that was ([`Sight`]). So no machine's clock is ever
 //! compared with another's.
 
+pub(super) mod parts;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -36,7 +38,7 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     held: Option<Held>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    vacated: Option<Vacated>,
+    given_back: Option<GivenBack>,
     #[serde(default)]
     renew_total: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -75,7 +77,7 @@ struct Held {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Vacated {
+struct GivenBack {
     attempt: Attempt,
     bid: BidId,
     next: Next,
@@ -176,7 +178,10 @@ impl Record {
     /// Returns the mark that observers time: it changes with every grant, renewal and release, and with nothing else.
     #[must_use]
     pub fn mark(&self) -> Option<Attempt> {
-        self.held.as_ref().map(|held| held.attempt).or(self.vacated.as_ref().map(|vacated| vacated.attempt))
+        self.held
+            .as_ref()
+            .map(|held| held.attempt)
+            .or(self.given_back.as_ref().map(|given_back| given_back.attempt))
     }
 
     /// Returns the mark of this very write.
@@ -232,7 +237,7 @@ impl Record {
 
     /// How long the last release keeps others out, and for whom.
     fn reserved(&self, sight: &Sight) -> Option<(Option<&CandidateId>, Duration)> {
-        let (successor, window) = match &self.vacated.as_ref()?.next {
+        let (successor, window) = match &self.given_back.as_ref()?.next {
             Next::Anybody => return None,
             Next::Successor { candidate, window } => (Some(candidate), *window),
             Next::CoolDown(window) => (None, *window),
@@ -404,7 +409,7 @@ fn empty(election: &ElectionName, write: Attempt) -> Record {
         write,
         age_us: 0,
         held: None,
-        vacated: None,
+        given_back: None,
         renew_total: 0,
         last_terms: Vec::new(),
         pause: None,
@@ -436,7 +441,7 @@ fn grant(mut record: Record, bid: &Bid, previous: Option<Arc<Term>>, sight: &Sig
     };
     record.token = token;
     record.age_us = 0;
-    record.vacated = None;
+    record.given_back = None;
     record.request = None;
     let lease = record.lease(&held);
     record.held = Some(held);
@@ -497,7 +502,7 @@ pub fn release(present: Option<&Record>, release: &Release, sight: &Sight) -> De
     let Some(record) = present else {
         return Decision::Keep(Released::NotHeld);
     };
-    if record.vacated.as_ref().is_some_and(|vacated| vacated.attempt == release.attempt) {
+    if record.given_back.as_ref().is_some_and(|given_back| given_back.attempt == release.attempt) {
         return Decision::Keep(Released::Released);
     }
     let Some(held) = own(record, &release.lease, &release.open, None, sight) else {
@@ -506,7 +511,7 @@ pub fn release(present: Option<&Record>, release: &Release, sight: &Sight) -> De
     let mut next = record.clone();
     next.carry(release.attempt, sight);
     next.answer(release.answer.as_ref());
-    next.vacated = Some(Vacated { attempt: release.attempt, bid: held.bid, next: release.next.clone() });
+    next.given_back = Some(GivenBack { attempt: release.attempt, bid: held.bid, next: release.next.clone() });
     next.end_present_term(if release.succeeded { TermEnd::Succeeded } else { TermEnd::Released }, sight);
     next.age_us = 0;
     next.request = None;
