@@ -147,6 +147,11 @@ pub enum Unreadable {
 }
 
 impl Record {
+    /// Makes the record of an election that nobody holds, whose next token shall be above `token`.
+    pub(crate) fn vacant(election: &ElectionName, token: FencingToken, write: Attempt) -> Self {
+        Self { token, ..empty(election, write) }
+    }
+
     /// Reads a record back.
     ///
     /// # Errors

@@ -194,7 +194,7 @@ impl<S: VersionedStore> Shared<S> {
         seen
     }
 
-    async fn sight(&self, known: Option<&Known>, age: Age) -> Sight {
+    fn sight(&self, known: Option<&Known>, age: Age) -> Sight {
         let mut sight = Sight::exact(Duration::ZERO, self.clock.wall());
         let Some(known) = known else { return sight };
         let now = self.clock.now();
@@ -206,9 +206,6 @@ impl<S: VersionedStore> Shared<S> {
             Age::Unknown => watched_write,
         };
         sight.stretch_permille = self.stretch_permille;
-        if let Some(life_sign) = known.record.life_sign() {
-            sight.holder_dead = self.store.is_dead(life_sign).await;
-        }
         if self.stretch_permille == 0 {
             // One clock judges everything here; what this process has watched adds nothing to it.
             sight.watched = Duration::ZERO;
@@ -219,7 +216,7 @@ impl<S: VersionedStore> Shared<S> {
     async fn look(&self, election: &ElectionName, operation: &'static str) -> Result<Present, StoreError> {
         let Some(found) = self.store.read(election).await? else {
             self.known().remove(election);
-            return Ok(Present { known: None, sight: self.sight(None, Age::Unknown).await });
+            return Ok(Present { known: None, sight: self.sight(None, Age::Unknown) });
         };
         let record = Record::decode(election, &found.bytes).map_err(|e| {
             let message = format!(
@@ -229,7 +226,10 @@ impl<S: VersionedStore> Shared<S> {
             StoreError::new(ErrorKind::Corrupt, self.store.guarantees().store, operation, message)
         })?;
         let known = self.note(election, Box::new(record), found.revision);
-        let sight = self.sight(Some(&known), found.age).await;
+        let mut sight = self.sight(Some(&known), found.age);
+        if let Some(life_sign) = known.record.life_sign() {
+            sight.holder_dead = self.store.is_dead(life_sign).await;
+        }
         Ok(Present { known: Some(known), sight })
     }
 
@@ -264,8 +264,8 @@ impl<S: VersionedStore> Shared<S> {
         decide: impl Fn(Option<&Record>, &Sight) -> Decision<T>,
     ) -> Result<T, StoreError> {
         for _ in 0..CONFLICTS {
-            let present = self.look(election, operation).await?;
-            match decide(present.known.as_ref().map(|known| known.record.as_ref()), &present.sight) {
+            let mut present = self.look(election, operation).await?;
+            match self.decide(election, &mut present, &decide).await? {
                 Decision::Keep(answer) => return Ok(answer),
                 Decision::Write(record, answer) => {
                     if self
@@ -284,12 +284,37 @@ impl<S: VersionedStore> Shared<S> {
         Err(StoreError::new(ErrorKind::Conflict, self.store.guarantees().store, operation, message))
     }
 
+    /// Decides, and lets the store have its say about a token before it is granted.
+    async fn decide<T>(
+        &self,
+        election: &ElectionName,
+        present: &mut Present,
+        decide: impl Fn(Option<&Record>, &Sight) -> Decision<T>,
+    ) -> Result<Decision<T>, StoreError> {
+        let record = present.known.as_ref().map(|known| known.record.as_ref());
+        let last = record.map_or(FencingToken::ZERO, Record::token);
+        let grants = |decision: &Decision<T>| match decision {
+            Decision::Write(next, _) => Some(next.token()).filter(|token| *token > last),
+            Decision::Keep(_) => None,
+        };
+        let mut decision = decide(record, &present.sight);
+        if grants(&decision).is_some() && last == FencingToken::ZERO {
+            // No earlier term in the record: it may be new while the election is not.
+            present.sight.token_base = self.store.token_base(election).await?;
+            decision = decide(record, &present.sight);
+        }
+        if let Some(token) = grants(&decision) {
+            self.store.before_grant(election, token).await?;
+        }
+        Ok(decision)
+    }
+
     async fn renew(&self, renewal: &Renew) -> Result<Renewal, StoreError> {
         let election = &renewal.lease.election;
         // Our own last write is still the present version, most of the time: one request instead of two.
         let known = self.known().get(election).cloned();
         if let Some(known) = known {
-            let sight = Sight { holder_dead: false, ..self.sight(Some(&known), Age::Unknown).await };
+            let sight = self.sight(Some(&known), Age::Unknown);
             if let Decision::Write(record, answer) = record::renew(Some(&known.record), renewal, &sight)
                 && self.write(election, record, Some(&known.revision)).await?
             {
