@@ -14,7 +14,7 @@ use super::{
     Acquisition, Bid, Change, Changes, ControlRequest, ErrorKind, Guarantees, LeaseRecord, LeaseStore,
     Operator, Pause, Release, Released, Renew, Renewal, Requested, StoreError,
 };
-use crate::clock::{Clock, Moment, SystemClock};
+use crate::clock::{Clock, Moment, Sleep, SystemClock};
 use crate::name::{Attempt, CandidateId, ElectionName};
 use crate::token::FencingToken;
 
@@ -309,6 +309,18 @@ impl<S: VersionedStore> Shared<S> {
         Ok(decision)
     }
 
+    /// Waits as long as the answers of one call may be held up by those of them that do not come: half of what a
+    /// leader waits for a renewal by default (a sixth of the ttl), so that it still hears the others.
+    fn limit(&self, renewals: &[Renew]) -> Sleep {
+        let shortest = renewals.iter().map(|renewal| renewal.lease.ttl).min().unwrap_or_default();
+        self.clock.sleep_until(self.clock.now().plus(shortest / 12))
+    }
+
+    fn no_answer(&self) -> StoreError {
+        let message = "no answer before the others of the same call had to be told theirs";
+        StoreError::new(ErrorKind::Timeout, self.store.guarantees().store, "renew", message)
+    }
+
     async fn renew(&self, renewal: &Renew) -> Result<Renewal, StoreError> {
         let election = &renewal.lease.election;
         // Our own last write is still the present version, most of the time: one request instead of two.
@@ -355,9 +367,30 @@ impl<S: VersionedStore> LeaseStore for Versioned<S> {
     }
 
     async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
-        // Each record is a write of its own; they go out side by side, so that a slow one delays no other.
-        let calls: Vec<_> = renewals.iter().map(|renewal| self.shared.renew(renewal)).collect();
-        stream::iter(calls).buffered(RENEWALS_AT_ONCE).collect().await
+        // Alone, nobody is held up.
+        if let [renewal] = renewals {
+            return vec![self.shared.renew(renewal).await];
+        }
+        // Each record is a write of its own; they go out side by side and come back in any order. In tasks of their own:
+        // the one that is not waited for any longer is not dropped in the middle of its write.
+        let calls = renewals.iter().cloned().enumerate().map(|(place, renewal)| {
+            let shared = Arc::clone(&self.shared);
+            async move { (place, tokio::spawn(async move { shared.renew(&renewal).await }).await) }
+        });
+        let mut calls = stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(RENEWALS_AT_ONCE);
+        let mut answers: Vec<_> = renewals.iter().map(|_| None).collect();
+        let mut limit = self.shared.limit(renewals);
+        loop {
+            tokio::select! {
+                biased;
+                answered = calls.next() => match answered {
+                    Some((place, answer)) => answers[place] = answer.ok(),
+                    None => break,
+                },
+                () = &mut limit => break,
+            }
+        }
+        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(self.shared.no_answer()))).collect()
     }
 
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
