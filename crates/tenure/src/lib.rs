@@ -25,5 +25,5 @@
 //! - [`Fence`] protects what the leader writes to, with the term's [`FencingToken`].
 //! - [`store`] is the contract for stores; [`embedded`] are those that need no server.
 
-pub use tenure_core::embedded::MemoryStore;
+pub use tenure_core::embedded::{FileStore, MemoryStore};
 pub use tenure_core::*;

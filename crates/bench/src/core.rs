@@ -1,0 +1,199 @@
+//! The core's figures.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::time::Duration;
+
+use rustix::time::ClockId;
+use tenure_core::elector::ElectorState;
+use tenure_core::embedded::{FileStore, MemoryStore};
+use tenure_core::store::{Acquisition, Bid, LeaseStore, Metadata, Next, Origin, Release, Renew, Renewal};
+use tenure_core::{Attempt, BidId, CandidateId, ElectionName, Elections, FencingToken, Random, Settings};
+
+use crate::figures::Figures;
+use crate::machine::{boot, processor_time, read_clock, resident_bytes, sleep};
+use crate::worker::Worker;
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+pub(crate) async fn run(figures: &mut Figures, only: &str) -> Outcome {
+    if "check".starts_with(only) {
+        eprintln!("permission");
+        check(figures).await?;
+    }
+    if "memory".starts_with(only) {
+        eprintln!("memory store");
+        verbs(figures, "memory", &MemoryStore::new(), 20_000).await?;
+    }
+    if "file".starts_with(only) {
+        eprintln!("file store");
+        let directory = tempfile::tempdir()?;
+        bare_commits(figures, directory.path())?;
+        verbs(figures, "file", &FileStore::open(directory.path().join("verbs"))?, 500).await?;
+        handover(figures, &directory.path().join("handover"), 300).await?;
+        failover(figures, &directory.path().join("failover"), 300).await?;
+    }
+    if "many".starts_with(only) {
+        eprintln!("many elections in one process");
+        many(figures, "memory_10k", 10_000).await?;
+        many(figures, "memory_100k", 100_000).await?;
+    }
+    Ok(())
+}
+
+/// `is_leader()` against the two bare clock reads that it cannot do without, in turns: the machine is shared.
+async fn check(figures: &mut Figures) -> Outcome {
+    const ROUNDS: usize = 40;
+    const CALLS: u32 = 100_000;
+    let leadership = Elections::new(MemoryStore::new()).lead("check").await?;
+    let (mut ours, mut bare) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let begin = boot();
+        for _ in 0..CALLS {
+            black_box((read_clock(ClockId::Boottime), read_clock(ClockId::MonotonicRaw)));
+        }
+        let middle = boot();
+        for _ in 0..CALLS {
+            black_box(leadership.is_leader());
+        }
+        bare.push(middle - begin);
+        ours.push(boot() - middle);
+    }
+    // The quickest round of each: what the code costs, not what the neighbours cost.
+    let quickest = |rounds: &[Duration]| rounds.iter().min().map_or(0.0, Duration::as_secs_f64);
+    figures.add("check_ns", quickest(&ours) / f64::from(CALLS) * 1e9, "ns");
+    figures.add("check_bare_ns", quickest(&bare) / f64::from(CALLS) * 1e9, "ns");
+    figures.add("check_ratio", quickest(&ours) / quickest(&bare), "× bare");
+    Ok(())
+}
+
+async fn verbs(figures: &mut Figures, name: &str, store: &dyn LeaseStore, rounds: u32) -> Outcome {
+    let random = Random::from_os();
+    let election = ElectionName::new("verbs")?;
+    let (mut acquires, mut renews, mut releases) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let bid = bid(&random)?;
+        let begin = boot();
+        let Acquisition::Acquired(lease) = store.acquire(&election, &bid).await? else {
+            return Err("refused".into());
+        };
+        acquires.push(boot() - begin);
+        let renew = Renew { lease, attempt: Attempt::new(&random), open: Vec::new(), answer: None };
+        let begin = boot();
+        let answer = store.renew(std::slice::from_ref(&renew)).await.pop();
+        renews.push(boot() - begin);
+        let Some(Ok(Renewal::Renewed(lease, _))) = answer else { return Err("not renewed".into()) };
+        let (attempt, open, next) = (Attempt::new(&random), Vec::new(), Next::Anybody);
+        let release = Release { lease, attempt, open, next, succeeded: false, answer: None };
+        let begin = boot();
+        store.release(&release).await?;
+        releases.push(boot() - begin);
+    }
+    figures.add_spread(&format!("{name}_acquire"), acquires);
+    figures.add_spread(&format!("{name}_renew"), renews);
+    figures.add_spread(&format!("{name}_release"), releases);
+    Ok(())
+}
+
+fn bid(random: &Random) -> Result<Bid, Box<dyn Error>> {
+    Ok(Bid {
+        id: BidId::new(random),
+        attempt: Attempt::new(random),
+        open: Vec::new(),
+        candidate: CandidateId::new("bench")?,
+        identity: None,
+        origin: Origin::default(),
+        ttl: Duration::from_secs(30),
+        metadata: Metadata::new(),
+        floor: FencingToken::ZERO,
+        supersedes: None,
+    })
+}
+
+/// What the file system alone costs: write a file, link it to its name, remove both.
+fn bare_commits(figures: &mut Figures, directory: &std::path::Path) -> Outcome {
+    let mut samples = Vec::new();
+    let (new, place) = (directory.join("new"), directory.join("place"));
+    for _ in 0..500 {
+        let begin = boot();
+        std::fs::write(&new, [b'x'; 600])?;
+        std::fs::hard_link(&new, &place)?;
+        std::fs::remove_file(&new)?;
+        std::fs::remove_file(&place)?;
+        samples.push(boot() - begin);
+    }
+    figures.add_spread("file_bare_commit", samples);
+    Ok(())
+}
+
+/// Two processes hand an election back and forth.
+async fn handover(figures: &mut Figures, directory: &std::path::Path, rounds: usize) -> Outcome {
+    let mut samples = Vec::new();
+    let mut leader = Worker::start(directory).await?;
+    leader.hear("elected").await?;
+    let mut follower = Worker::start(directory).await?;
+    for _ in 0..rounds {
+        // Standing by, for certain: it has been refused and watches.
+        sleep(Duration::from_millis(20)).await;
+        let begin = leader.give_back().await?;
+        let elected = follower.hear("elected").await?;
+        samples.push(elected.saturating_sub(begin));
+        std::mem::swap(&mut leader, &mut follower);
+    }
+    figures.add_spread("file_handover", samples);
+    Ok(())
+}
+
+/// The leader is killed without a word; the other process takes over long before the ttl.
+async fn failover(figures: &mut Figures, directory: &std::path::Path, rounds: usize) -> Outcome {
+    let mut samples = Vec::new();
+    let mut leader = Worker::start(directory).await?;
+    leader.hear("elected").await?;
+    for _ in 0..rounds {
+        let mut follower = Worker::start(directory).await?;
+        sleep(Duration::from_millis(20)).await;
+        let killed = leader.kill().await?;
+        let elected = follower.hear("elected").await?;
+        samples.push(elected.saturating_sub(killed));
+        leader = follower;
+    }
+    figures.add_spread("file_kill", samples);
+    Ok(())
+}
+
+/// Many elections led by one process, at ttl 30 s and renew interval 10 s.
+async fn many(figures: &mut Figures, name: &str, count: usize) -> Outcome {
+    let store = MemoryStore::new();
+    let settings = Settings::ttl(Duration::from_secs(30)).renew_interval(Duration::from_secs(10));
+    let elections = Elections::builder(store.clone()).settings(settings).build();
+    let before = resident_bytes();
+    let begin = boot();
+    let handles: Vec<_> = (0..count)
+        .map(|number| elections.elector(format!("many-{number}")).start())
+        .collect::<Result<_, _>>()?;
+    for handle in &handles {
+        handle.statuses().wait_for(|status| status.state == ElectorState::Leading).await?;
+    }
+    figures.add(&format!("{name}_elected_s"), (boot() - begin).as_secs_f64(), "s");
+    // Past the first renewals, so that the figure is that of a process at work.
+    sleep(Duration::from_secs(12)).await;
+    let each = resident_bytes().saturating_sub(before) / u64::try_from(count)?;
+    #[allow(clippy::cast_precision_loss)] // Thousands of bytes.
+    figures.add(&format!("{name}_bytes"), each as f64, "bytes each");
+    let (begin, used) = (boot(), processor_time());
+    sleep(Duration::from_secs(20)).await;
+    let share = (processor_time() - used).as_secs_f64() / (boot() - begin).as_secs_f64();
+    figures.add(&format!("{name}_core_percent"), share * 100.0, "% of a core");
+    let late = handles.iter().filter(|handle| !is_in_time(&handle.status())).count();
+    #[allow(clippy::cast_precision_loss)] // A hundred thousand at most.
+    figures.add(&format!("{name}_late"), late as f64, "late");
+    drop(handles);
+    elections.close().await;
+    Ok(())
+}
+
+/// Renewed within its interval and half of it again, and still leading.
+fn is_in_time(status: &tenure_core::elector::ElectionStatus) -> bool {
+    let since = status.last_answer.map(|answer| boot().saturating_sub(answer.boot));
+    status.state == ElectorState::Leading && since.is_some_and(|since| since <= Duration::from_secs(15))
+}

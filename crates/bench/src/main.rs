@@ -1,0 +1,81 @@
+//! Benchmarks of Tenure: `tenure-bench -- core [--check]`.
+
+mod core;
+mod figures;
+mod machine;
+mod worker;
+
+use std::process::ExitCode;
+
+use figures::Figures;
+
+const USAGE: &str = "\
+usage: tenure-bench -- core [--check] [--json] [--only NAME]
+
+  core      check(), memory and file store, handover and failover between processes, 100,000 elections
+  --check   compare with crates/bench/limits.toml, exit 1 beyond a limit
+  --json    print the figures as one JSON object
+  --only    run the parts whose name begins with NAME: check, memory, file, many
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("tenure-bench: no runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match words.split_first() {
+        Some((&"worker", rest)) => runtime.block_on(worker::run(rest)),
+        Some((&"core", options)) => match Options::parse(options) {
+            Some(options) => runtime.block_on(bench(&options)),
+            None => usage(),
+        },
+        _ => usage(),
+    }
+}
+
+fn usage() -> ExitCode {
+    eprint!("{USAGE}");
+    ExitCode::from(2)
+}
+
+struct Options {
+    check: bool,
+    json: bool,
+    only: String,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Option<Self> {
+        let mut options = Self { check: false, json: false, only: String::new() };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--check" => options.check = true,
+                "--json" => options.json = true,
+                "--only" => options.only = (*words.next()?).to_owned(),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+async fn bench(options: &Options) -> ExitCode {
+    let mut figures = Figures::default();
+    if let Err(error) = core::run(&mut figures, &options.only).await {
+        eprintln!("tenure-bench: {error}");
+        return ExitCode::FAILURE;
+    }
+    if options.json {
+        println!("{}", figures.json());
+    }
+    if options.check && !figures.within_limits("core", options.only.is_empty()) {
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}

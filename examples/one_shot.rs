@@ -1,0 +1,33 @@
+//! Leads once for one operation: at once, with patience, and many side by side.
+//!
+//! `cargo run -p tenure --example one_shot`
+
+use std::time::Duration;
+
+use tenure::{CandidateId, Elections, MemoryStore};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let store = MemoryStore::new();
+    let mine = Elections::new(store.clone());
+    // Another candidate in the same process needs a name of its own.
+    let other = Elections::builder(store).candidate(CandidateId::new("other")?).build();
+
+    let leadership = mine.try_lead("migrate").await?.ok_or("somebody else migrates")?;
+    println!("term {}: migrating", leadership.token());
+
+    let refused = other.try_lead("migrate").await?;
+    println!("the other one may not: {}", refused.is_none());
+    let waited = other.lead_within("migrate", Duration::from_millis(100)).await?;
+    println!("nor after a while: {}", waited.is_none());
+
+    // Dropping the last clone ends the term and gives the lease back.
+    drop(leadership);
+    let leadership = other.lead("migrate").await?;
+    println!("term {}: the other one's turn", leadership.token());
+    println!("somebody else led before it: {}", leadership.others_led_since(leadership.token()));
+    drop(leadership);
+    other.close().await;
+    mine.close().await;
+    Ok(())
+}
