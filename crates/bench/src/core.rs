@@ -138,6 +138,7 @@ async fn handover(figures: &mut Figures, directory: &std::path::Path, rounds: us
         let begin = leader.give_back().await?;
         let elected = follower.hear("elected").await?;
         samples.push(elected.saturating_sub(begin));
+        leader.stand_again().await?;
         std::mem::swap(&mut leader, &mut follower);
     }
     figures.add_spread("file_handover", samples);

@@ -10,7 +10,8 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::machine::boot;
 
-/// Runs `worker DIRECTORY`: leads whenever it can; gives the term back when a line comes.
+/// Runs `worker DIRECTORY`: leads whenever it can; gives the term back when a line comes, and stands again
+/// when another one comes.
 pub(crate) async fn run(words: &[&str]) -> ExitCode {
     let [directory] = words else { return ExitCode::from(2) };
     match lead_and_obey(directory).await {
@@ -39,6 +40,10 @@ async fn lead_and_obey(directory: &str) -> Result<(), Box<dyn std::error::Error>
         say(&mut output, "released", begin).await?;
         // The elector that led is over when it has given the lease back.
         elections.release("bench").await;
+        // The other one's turn: standing again at once would only measure who is quicker.
+        if orders.next_line().await?.is_none() {
+            return Ok(());
+        }
     }
 }
 
@@ -82,6 +87,10 @@ impl Worker {
     pub(crate) async fn give_back(&mut self) -> std::io::Result<Duration> {
         self.orders.write_all(b"\n").await?;
         self.hear("released").await
+    }
+
+    pub(crate) async fn stand_again(&mut self) -> std::io::Result<()> {
+        self.orders.write_all(b"\n").await
     }
 
     /// Kills the process without a word and answers when.
