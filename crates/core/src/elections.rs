@@ -11,6 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{Clock, SystemClock};
 use crate::elector::{Elector, ElectorHandle, Leadership, Limit, Settings, StartError};
+use crate::identity::StableIdentity;
 use crate::name::{CandidateId, ElectionName};
 use crate::random::Random;
 use crate::store::ttl::Ttl;
@@ -31,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) candidate: CandidateId,
+    pub(crate) identity: Option<StableIdentity>,
     pub(crate) metadata: Metadata,
     settings: Settings,
     renewals: Renewals,
@@ -47,6 +49,7 @@ pub struct ElectionsBuilder {
     clock: Arc<dyn Clock>,
     random: Random,
     candidate: Option<CandidateId>,
+    identity: Option<StableIdentity>,
     metadata: Metadata,
     settings: Settings,
 }
@@ -79,6 +82,7 @@ impl Elections {
             clock: Arc::new(SystemClock),
             random: Random::from_os(),
             candidate: None,
+            identity: None,
             metadata: Metadata::new(),
             settings: Settings::default(),
         }
@@ -200,6 +204,12 @@ impl ElectionsBuilder {
         self
     }
 
+    /// Gives the candidate a name that stays over restarts: a restarted process takes its own unexpired lease at once.
+    pub fn identity(mut self, identity: StableIdentity) -> Self {
+        self.identity = Some(identity);
+        self
+    }
+
     /// Tells everybody something about this candidate, such as its address. Never put secrets here.
     pub fn metadata(mut self, metadata: Metadata) -> Self {
         self.metadata = metadata;
@@ -215,6 +225,7 @@ impl ElectionsBuilder {
             clock: self.clock,
             random: self.random,
             candidate,
+            identity: self.identity,
             metadata: self.metadata,
             settings: self.settings,
             renewals,

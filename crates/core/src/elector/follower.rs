@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -43,10 +44,14 @@ const IN_FLIGHT: usize = 8;
 struct Bidding {
     id: BidId,
     floor: FencingToken,
+    /// The lease of an earlier process of ours that this bid may replace.
+    supersedes: Option<BidId>,
     /// Attempts whose effect is unknown, in the order of their sends.
     open: Vec<Sent>,
     in_flight: FuturesUnordered<InFlight>,
     last_send: Moment,
+    /// The bid leads: answers to its other attempts, still on their way, say nothing new.
+    led: Arc<AtomicBool>,
 }
 
 /// What a bid came to.
@@ -103,7 +108,6 @@ impl Worker {
                 Outcome::Acquired { lease, sent, late } => {
                     self.store_answered();
                     if let Some(reign) = self.assume(&bidding, lease, sent, late, attempts).await {
-                        // Whatever is still on its way answers for the same bid, and is ignored.
                         return Campaign::Won(Box::new(reign));
                     }
                     // Spent: a release for it was sent.
@@ -115,6 +119,12 @@ impl Worker {
                     self.store_answered();
                     self.note(&record, Some(bidding.id));
                     failures = 0;
+                    if let Some(predecessor) = self.predecessor(&record, &bidding) {
+                        bidding = Bidding { supersedes: Some(predecessor), ..self.new_bidding() };
+                        attempts += 1;
+                        woken = Woken::Bid;
+                        continue;
+                    }
                     let spent = bidding.is_spent(&record);
                     if matches!(self.limit, Limit::Try) && !spent {
                         return self.withdraw(bidding).await;
@@ -143,6 +153,16 @@ impl Worker {
         }
     }
 
+    /// Returns the bid of an earlier process with our stable identity that is certainly gone, if it holds the lease and
+    /// was not bid against already.
+    fn predecessor(&self, record: &LeaseRecord, bidding: &Bidding) -> Option<BidId> {
+        let holder = record.leader().filter(|holder| holder.bid != bidding.id)?;
+        let ours = self.shared.identity.as_ref().is_some_and(|stable| stable.was_ours(holder));
+        let new = bidding.supersedes != Some(holder.bid);
+        // With unknown attempts of its own the bid is repeated first: it may have won meanwhile.
+        (ours && new && bidding.open.is_empty()).then_some(holder.bid)
+    }
+
     fn limit_moment(&self) -> Option<Moment> {
         match self.limit {
             Limit::Never => None,
@@ -156,9 +176,11 @@ impl Worker {
         Bidding {
             id: BidId::new(&self.shared.random),
             floor: self.seen,
+            supersedes: None,
             open: Vec::new(),
             in_flight: FuturesUnordered::new(),
             last_send: self.shared.clock.now(),
+            led: Arc::default(),
         }
     }
 
@@ -204,19 +226,23 @@ impl Worker {
             attempt,
             open: bidding.open.iter().map(|sent| sent.attempt).collect(),
             candidate: shared.candidate.clone(),
-            identity: None,
-            origin: Origin::default(),
+            identity: shared.identity.as_ref().map(|stable| stable.identity().clone()),
+            origin: shared.identity.as_ref().map_or_else(Origin::default, |stable| stable.origin().clone()),
             ttl: self.timing.ttl,
             metadata: shared.metadata.clone(),
             floor: bidding.floor,
-            supersedes: None,
+            supersedes: bidding.supersedes,
         };
         // Before anything leaves: trust starts at the send.
         let at = shared.clock.now();
         let (store, election) = (Arc::clone(&shared.store), self.election.clone());
         let (late_shared, board, timing) = (Arc::clone(shared), Arc::clone(&self.board), self.timing.clone());
+        let led = Arc::clone(&bidding.led);
         let receiver = spawn_call(async move { store.acquire(&election, &bid).await }, move |answer| {
-            late_acquisition(&late_shared, &board, &timing, answer);
+            // Never a lease that is led: it would be given back under running work.
+            if !led.load(Ordering::Acquire) {
+                late_acquisition(&late_shared, &board, &timing, answer);
+            }
         });
         bidding.open.push(Sent { attempt, at });
         bidding.in_flight.push(InFlight { attempt, receiver });
@@ -269,6 +295,7 @@ impl Worker {
             tracing::warn!(election = %self.election, %token, seen = %self.seen, "granted an old token");
         }
         if fresh && (self.is_ahead(&renewer) || self.renew_once(&mut renewer).await) {
+            bidding.led.store(true, Ordering::Release);
             return Some(self.begin_term(renewer, attempts));
         }
         self.seen = self.seen.max(token);

@@ -1,6 +1,7 @@
 //! Stores without a server: in memory, and in a directory of this machine.
 
 mod file;
+pub(crate) mod local;
 mod memory;
 mod memory_ttl;
 mod memory_versioned;

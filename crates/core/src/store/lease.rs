@@ -22,6 +22,9 @@ pub struct Origin {
     /// The platform's id of this machine, where the platform gives one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instance_id: Option<String>,
+    /// The file whose lock proves that a process with a stable identity lives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state_id: Option<String>,
 }
 
 impl Origin {

@@ -93,7 +93,7 @@ fn two_boots(layout: &Layout, other: &str) -> StoreError {
 }
 
 /// Reads the kernel's name for this boot.
-pub(super) fn boot_id() -> Result<String, StoreError> {
+pub(in crate::embedded) fn boot_id() -> Result<String, StoreError> {
     let path = Path::new("/proc/sys/kernel/random/boot_id");
     let text = fs::read_to_string(path).map_err(|error| failure("open", "read", path, error))?;
     checked(text.trim())

@@ -3,13 +3,13 @@
 //! No process holds a lock that others need, so that one stopped at any instruction blocks nobody; death is seen
 //! through the kernel, so that a killed holder's elections are free at once; a reboot frees everything.
 
-mod boot;
+pub(super) mod boot;
 mod directory;
 mod failure;
 mod inotify;
 mod layout;
 mod life;
-mod place;
+pub(super) mod place;
 mod records;
 mod repair;
 mod tokens;

@@ -12,13 +12,13 @@ use crate::store::StoreError;
 
 /// What was asked for by name although it is not known to be safe.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Allowed {
+pub(in crate::embedded) struct Allowed {
     pub(super) unknown_file_system: bool,
     pub(super) shifted_clock: bool,
 }
 
 /// Makes the directory if it is not there, and checks it.
-pub(super) fn prepare(path: &Path, allowed: Allowed) -> Result<PathBuf, StoreError> {
+pub(in crate::embedded) fn prepare(path: &Path, allowed: Allowed) -> Result<PathBuf, StoreError> {
     if path.as_os_str().is_empty() {
         return Err(invalid("open", "the path of the directory is empty: name a directory"));
     }
