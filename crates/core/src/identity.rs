@@ -165,3 +165,95 @@ impl fmt::Debug for StableIdentity {
         write!(f, "StableIdentity({:?})", self.identity)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::name::{Attempt, BidId, CandidateId};
+    use crate::random::Random;
+
+    fn holder(identity: &str, origin: Origin) -> Holder {
+        let random = Random::from_seed(1);
+        Holder {
+            candidate: CandidateId::new("earlier").unwrap(),
+            identity: Some(Identity::new(identity).unwrap()),
+            origin,
+            bid: BidId::new(&random),
+            attempt: Attempt::new(&random),
+            ttl: std::time::Duration::from_secs(30),
+            metadata: crate::store::Metadata::new(),
+            acquired_at: SystemTime::UNIX_EPOCH,
+            renewed_at: SystemTime::UNIX_EPOCH,
+            renew_count: 0,
+            previous: None,
+        }
+    }
+
+    #[test]
+    fn only_the_very_same_file_in_the_same_boot_or_the_same_machine_after_a_reboot_is_ours() {
+        let directory = tempfile::tempdir().unwrap();
+        let stable =
+            StableIdentity::open("web-1", directory.path().join("state"), Some("i-1".into())).unwrap();
+        let ours = stable.origin().clone();
+        let some = |text: &str| Some(text.to_owned());
+        let another_boot = Origin { boot_id: some("another"), ..ours.clone() };
+        for (what, identity, origin, expected) in [
+            ("same file, same boot", "web-1", ours.clone(), true),
+            ("another identity", "web-2", ours.clone(), false),
+            ("a copy of the directory", "web-1", Origin { state_id: some("1:2"), ..ours.clone() }, false),
+            ("after a reboot", "web-1", another_boot.clone(), true),
+            (
+                "a clone of the machine",
+                "web-1",
+                Origin { instance_id: some("i-2"), ..another_boot.clone() },
+                false,
+            ),
+            ("no platform id", "web-1", Origin { instance_id: None, ..another_boot }, false),
+            ("nothing known", "web-1", Origin::default(), false),
+        ] {
+            assert_eq!(stable.was_ours(&holder(identity, origin)), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_second_live_process_is_refused_until_the_first_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().join("state");
+        let first = StableIdentity::open("web 1/ü", &state, None).unwrap();
+        let error = StableIdentity::open("web 1/ü", &state, None).unwrap_err();
+        assert!(matches!(error, IdentityError::InUse { .. }), "{error}");
+        assert!(error.to_string().contains("another live process"));
+        let other = StableIdentity::open("web 1-ü", &state, None).unwrap();
+        assert_ne!(other.origin().state_id, first.origin().state_id);
+        drop(first);
+        StableIdentity::open("web 1/ü", &state, None).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_used_is_refused_with_a_way_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        fs::write(&file, "").unwrap();
+        // The kernel's own tables are on no disk.
+        for path in [file.as_path(), Path::new("/proc")] {
+            let error = StableIdentity::open("web-1", path, None).unwrap_err();
+            let message = error.to_string();
+            assert!(message.contains("do without an identity"), "{message}");
+        }
+        assert!(matches!(StableIdentity::open(" ", &file, None), Err(IdentityError::Name(_))));
+    }
+
+    #[test]
+    fn every_identity_has_a_file_name_of_its_own_that_fits() {
+        let long = "ü".repeat(127);
+        let names: std::collections::BTreeSet<_> =
+            ["a", "a/b", "a%b", "a%2fb", "A", &long, &format!("{long}x"), &"y".repeat(255)]
+                .iter()
+                .map(|name| file_name(&Identity::new(name).unwrap()))
+                .collect();
+        assert_eq!(names.len(), 8);
+        assert!(names.iter().all(|name| name.len() < 255));
+    }
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 mod b01_elected_and_stopped;
+mod b10_stable_identity;
 mod late_answer_of_the_bid_that_leads;
 
 use std::sync::Arc;
