@@ -38,17 +38,17 @@ pub struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     held: Option<Held>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    given_back: Option<GivenBack>,
+    given_back: Option<Box<GivenBack>>,
     #[serde(default)]
     renew_total: u64,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     last_terms: Vec<Term>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pause: Option<StoredPause>,
+    pause: Option<Box<StoredPause>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    request: Option<StoredRequest>,
+    request: Option<Box<StoredRequest>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    answer: Option<Answered>,
+    answer: Option<Box<Answered>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     success_age_us: Option<u64>,
 }
@@ -304,7 +304,7 @@ impl Record {
         // Only the request that stands here is answered, and once: a late answer to an earlier one says nothing.
         if self.request.as_ref().is_some_and(|stored| stored.request.id == answer.id) {
             self.request = None;
-            self.answer = Some(answer.clone());
+            self.answer = Some(Box::new(answer.clone()));
         }
     }
 
@@ -362,7 +362,7 @@ impl Record {
             last_terms: self.last_terms.clone(),
             pause,
             request: self.request_left(sight),
-            answer: self.answer.clone(),
+            answer: self.answer.as_deref().cloned(),
             last_success: self.success_age_us.map(|age| since(age, sight)),
         }
     }
@@ -516,7 +516,8 @@ pub fn release(present: Option<&Record>, release: &Release, sight: &Sight) -> De
     let mut next = record.clone();
     next.carry(release.attempt, sight);
     next.answer(release.answer.as_ref());
-    next.given_back = Some(GivenBack { attempt: release.attempt, bid: held.bid, next: release.next.clone() });
+    let given_back = GivenBack { attempt: release.attempt, bid: held.bid, next: release.next.clone() };
+    next.given_back = Some(Box::new(given_back));
     next.end_present_term(if release.succeeded { TermEnd::Succeeded } else { TermEnd::Released }, sight);
     next.age_us = 0;
     next.request = None;
@@ -552,7 +553,7 @@ pub fn request(
     }
     let mut next = record.clone();
     next.carry(write, sight);
-    next.request = Some(StoredRequest { request: request.clone(), age_us: 0 });
+    next.request = Some(Box::new(StoredRequest { request: request.clone(), age_us: 0 }));
     Decision::Write(Box::new(next), Requested::Accepted(record.token))
 }
 
@@ -569,7 +570,7 @@ pub fn pause(
     if present.is_some() {
         next.carry(write, sight);
     }
-    next.pause = Some(StoredPause { pause: pause.clone(), age_us: 0 });
+    next.pause = Some(Box::new(StoredPause { pause: pause.clone(), age_us: 0 }));
     Decision::Write(Box::new(next), ())
 }
 

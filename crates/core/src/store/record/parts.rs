@@ -367,7 +367,8 @@ impl<'a> Parts<'a> {
             record.held = None;
             record.given_back = None;
         }
-        record.pause = self.pause.map(|paused| StoredPause { pause: paused.pause.clone(), age_us: 0 });
+        record.pause =
+            self.pause.map(|paused| Box::new(StoredPause { pause: paused.pause.clone(), age_us: 0 }));
         put_request(&mut record, self.request);
         record.success_age_us = self.success.map(micros);
         Some(record)
@@ -449,5 +450,5 @@ fn put_request(record: &mut Record, request: Option<&ControlRequest>) {
     let answered = record.answer.as_ref().map(|answered| answered.id);
     record.request = request
         .filter(|request| answered != Some(request.id))
-        .map(|request| StoredRequest { request: request.clone(), age_us: 0 });
+        .map(|request| Box::new(StoredRequest { request: request.clone(), age_us: 0 }));
 }
