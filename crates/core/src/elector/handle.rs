@@ -1,12 +1,13 @@
 //! The remote control of an elector.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::event::{EventLog, Events};
 use super::leadership::Permit;
@@ -43,6 +44,48 @@ pub(crate) enum Command {
     },
 }
 
+/// Where handles leave commands for the loop. A queue that takes no memory while it is empty: a process may have a
+/// hundred thousand of them.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    waiting: Mutex<VecDeque<Command>>,
+    closed: AtomicBool,
+    arrived: Notify,
+}
+
+impl Mailbox {
+    /// Leaves a command; gives it back if nobody will ever read it.
+    fn send(&self, command: Command) -> Result<(), Command> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        // Under the lock that closing takes: a command is either read or refused.
+        if self.closed.load(Ordering::Acquire) {
+            return Err(command);
+        }
+        waiting.push_back(command);
+        drop(waiting);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Waits for the next command. Nothing is lost if this is dropped.
+    pub(crate) async fn recv(&self) -> Command {
+        loop {
+            let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            match next {
+                Some(command) => return command,
+                None => self.arrived.notified().await,
+            }
+        }
+    }
+
+    /// Whoever waits for a reply hears that the elector has stopped, because the reply is dropped.
+    pub(crate) fn close(&self) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.closed.store(true, Ordering::Release);
+        waiting.clear();
+    }
+}
+
 /// Where the loop leaves what its handles ask without waiting for it.
 pub(crate) struct Board {
     pub(crate) status: watch::Sender<ElectionStatus>,
@@ -70,13 +113,13 @@ impl Board {
 #[derive(Clone)]
 pub struct ElectorHandle {
     board: Arc<Board>,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: Arc<Mailbox>,
     stop_on_drop: Option<Arc<StopOnDrop>>,
 }
 
 /// Only asks the loop to stop; the loop does it.
 struct StopOnDrop {
-    commands: mpsc::UnboundedSender<Command>,
+    commands: Arc<Mailbox>,
     detached: AtomicBool,
 }
 
@@ -90,15 +133,15 @@ impl Drop for StopOnDrop {
 }
 
 impl ElectorHandle {
-    pub(crate) fn new(board: Arc<Board>, commands: mpsc::UnboundedSender<Command>) -> Self {
-        let stop = StopOnDrop { commands: commands.clone(), detached: AtomicBool::new(false) };
+    pub(crate) fn new(board: Arc<Board>, commands: Arc<Mailbox>) -> Self {
+        let stop = StopOnDrop { commands: Arc::clone(&commands), detached: AtomicBool::new(false) };
         Self { board, commands, stop_on_drop: Some(Arc::new(stop)) }
     }
 
     /// Returns a handle that does not keep the elector running.
     #[must_use]
     pub fn observer(&self) -> Self {
-        Self { board: Arc::clone(&self.board), commands: self.commands.clone(), stop_on_drop: None }
+        Self { board: Arc::clone(&self.board), commands: Arc::clone(&self.commands), stop_on_drop: None }
     }
 
     /// Lets the elector run on without this handle.

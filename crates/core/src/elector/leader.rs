@@ -109,23 +109,23 @@ impl Worker {
         }
     }
 
-    fn obey_as_leader(&mut self, command: Option<Command>, reign: &mut Reign) -> Option<EndReason> {
+    fn obey_as_leader(&mut self, command: Command, reign: &mut Reign) -> Option<EndReason> {
         match command {
-            None | Some(Command::Stop) => {
+            Command::Stop => {
                 self.stopping = true;
                 Some(EndReason::Stopped)
             }
-            Some(Command::Resign { pause, reply }) => {
+            Command::Resign { pause, reply } => {
                 reign.asked = Some(reply);
                 self.rest_for(pause.unwrap_or(self.timing.retry_interval));
                 Some(EndReason::Resigned)
             }
-            Some(Command::HandOff { to, reply }) if to == self.shared.candidate => {
+            Command::HandOff { to, reply } if to == self.shared.candidate => {
                 // Whoever asked may be gone.
                 drop(reply.send(Err(CommandError::OwnSuccessor(to))));
                 None
             }
-            Some(Command::HandOff { to, reply }) => {
+            Command::HandOff { to, reply } => {
                 reign.asked = Some(reply);
                 Some(EndReason::HandedOff { to })
             }
@@ -340,10 +340,10 @@ impl Worker {
         self.publish(EventKind::Overrun { token: reign.term.token });
     }
 
-    fn obey_while_draining(&mut self, command: Option<Command>) {
+    fn obey_while_draining(&mut self, command: Command) {
         match command {
-            None | Some(Command::Stop) => self.stopping = true,
-            Some(Command::Resign { reply, .. } | Command::HandOff { reply, .. }) => {
+            Command::Stop => self.stopping = true,
+            Command::Resign { reply, .. } | Command::HandOff { reply, .. } => {
                 // The term ends already, for another reason.
                 drop(reply.send(Err(CommandError::NotLeading)));
             }

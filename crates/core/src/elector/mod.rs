@@ -35,7 +35,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::FutureExt;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 pub use event::{ElectionEvent, EndReason, EventKind, Events, Heard};
 pub use handle::{CommandError, ElectorHandle};
@@ -45,7 +45,7 @@ pub use status::{ElectionStatus, ElectorState, Health};
 
 use callbacks::Callbacks;
 use follower::Campaign;
-use handle::{Board, Command};
+use handle::{Board, Command, Mailbox};
 
 use crate::clock::Moment;
 use crate::elections::{Elections, LeadError, Seat, Shared};
@@ -301,8 +301,8 @@ impl Elector {
             overrun: false,
         };
         let board = Arc::new(Board::new(status, Arc::clone(&shared.clock)));
-        let (sender, commands) = mpsc::unbounded_channel();
-        let handle = ElectorHandle::new(Arc::clone(&board), sender);
+        let commands = Arc::new(Mailbox::default());
+        let handle = ElectorHandle::new(Arc::clone(&board), Arc::clone(&commands));
         shared.enter(&election, handle.observer());
         let worker = Worker {
             seen: shared.floor(&election),
@@ -322,7 +322,7 @@ impl Elector {
             rest: None,
             seat: Some(seat),
         };
-        runtime.spawn(worker.run());
+        runtime.spawn(Box::new(worker).run());
         Ok(handle)
     }
 }
@@ -340,7 +340,7 @@ pub(crate) struct Worker {
     timing: Timing,
     wake: crate::store::Wake,
     board: Arc<Board>,
-    commands: mpsc::UnboundedReceiver<Command>,
+    commands: Arc<Mailbox>,
     stopping: bool,
     changes: Option<Changes>,
     callbacks: Callbacks,
@@ -357,13 +357,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    async fn run(mut self) {
+    async fn run(mut self: Box<Self>) {
         loop {
-            match self.campaign().await {
-                Campaign::Won(reign) => {
-                    let mut reign = *reign;
+            // Each state in a box of its own: a process may lead a hundred thousand elections, and the room for
+            // campaigning and ending is then taken only while that goes on.
+            match Box::pin(self.campaign()).await {
+                Campaign::Won(mut reign) => {
                     let reason = self.hold(&mut reign).await;
-                    self.end_term(reign, reason).await;
+                    Box::pin(self.end_term(*reign, reason)).await;
                 }
                 Campaign::Ended => break,
             }
@@ -421,10 +422,10 @@ impl Worker {
     }
 
     /// Takes what handles ask while nothing is led.
-    fn obey_as_follower(&mut self, command: Option<Command>) {
+    fn obey_as_follower(&mut self, command: Command) {
         match command {
-            None | Some(Command::Stop) => self.stopping = true,
-            Some(Command::Resign { reply, .. } | Command::HandOff { reply, .. }) => {
+            Command::Stop => self.stopping = true,
+            Command::Resign { reply, .. } | Command::HandOff { reply, .. } => {
                 // Whoever asked may be gone.
                 drop(reply.send(Err(CommandError::NotLeading)));
             }
@@ -442,5 +443,6 @@ impl Drop for Worker {
         self.publish(EventKind::Stopped);
         self.board.events.close();
         self.board.status.send_modify(|status| status.state = ElectorState::Stopped);
+        self.commands.close();
     }
 }
