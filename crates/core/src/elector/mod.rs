@@ -32,6 +32,7 @@ mod status;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
@@ -253,9 +254,6 @@ impl Elector {
         let election = ElectionName::new(&self.name)?;
         let guarantees = shared.store.guarantees();
         let timing = self.settings.resolve(&guarantees)?;
-        if shared.is_closing() {
-            return Err(StartError::Closing);
-        }
         let seat = Seat::take(&shared.candidate, &election)
             .ok_or_else(|| StartError::AlreadyStanding(election.clone()))?;
         let status = ElectionStatus {
@@ -276,7 +274,9 @@ impl Elector {
         let board = Arc::new(Board::new(status, Arc::clone(&shared.clock)));
         let (sender, commands) = mpsc::unbounded_channel();
         let handle = ElectorHandle::new(Arc::clone(&board), sender);
-        shared.enter(&election, handle.observer());
+        if !shared.enter(&election, handle.observer()) {
+            return Err(StartError::Closing);
+        }
         let worker = Worker {
             seen: shared.floor(&election),
             wake: guarantees.wake,
@@ -293,7 +293,7 @@ impl Elector {
             done,
             short_terms: 0,
             rest: None,
-            _seat: seat,
+            seat: Some(seat),
         };
         runtime.spawn(worker.run());
         Ok(handle)
@@ -324,9 +324,9 @@ pub(crate) struct Worker {
     /// The highest token seen of others, and of own ended terms.
     seen: FencingToken,
     short_terms: u32,
-    /// Do not stand before this moment.
-    rest: Option<Moment>,
-    _seat: Seat,
+    /// Do not stand again before this long after the end of the term.
+    rest: Option<Duration>,
+    seat: Option<Seat>,
 }
 
 impl Worker {
@@ -344,12 +344,13 @@ impl Worker {
                 break;
             }
         }
-        self.leave();
     }
 
     fn leave(&mut self) {
         self.shared.raise_floor(&self.election, self.seen);
         self.shared.leave(&self.election);
+        // Before anybody hears that it has stopped: whoever waited for that may start again at once.
+        self.seat = None;
         self.publish(EventKind::Stopped);
         self.board.events.close();
         self.board.status.send_modify(|status| status.state = ElectorState::Stopped);
@@ -409,5 +410,12 @@ impl Worker {
                 drop(reply.send(Err(CommandError::NotLeading)));
             }
         }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // Also when the loop is dropped with its runtime: nobody may wait for ever for what cannot happen any more.
+        self.leave();
     }
 }
