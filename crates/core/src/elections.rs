@@ -248,13 +248,15 @@ impl Shared {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
-    }
-
-    /// Notes an elector that runs, so that `release` and `close` find it.
-    pub(crate) fn enter(&self, election: &ElectionName, handle: ElectorHandle) {
-        self.running().insert(election.clone(), handle);
+    /// Notes an elector that runs, so that `release` and `close` find it; `false` if it is too late for new ones.
+    pub(crate) fn enter(&self, election: &ElectionName, handle: ElectorHandle) -> bool {
+        let mut running = self.running();
+        // Under the lock that `close` takes after it has shut the door: whoever gets in is found.
+        let open = !self.closing.load(Ordering::Acquire);
+        if open {
+            running.insert(election.clone(), handle);
+        }
+        open
     }
 
     pub(crate) fn leave(&self, election: &ElectionName) {

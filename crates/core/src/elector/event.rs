@@ -186,6 +186,10 @@ impl EventLog {
         kind: EventKind,
     ) {
         let mut log = self.log();
+        // What goes on behind an elector that has stopped (a release that is repeated) is for the log file.
+        if log.closed {
+            return;
+        }
         let sequence = log.next;
         log.next += 1;
         if log.listeners == 0 {

@@ -2,8 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::oneshot;
 
 use super::leader::{Reign, next_change};
-use super::release::{Releasing, late_acquisition, withdraw};
+use super::release::{Releasing, late_acquisition, unwanted, wait_one_call, withdraw};
 use super::renewer::{Renewer, Sent, Step};
 use super::{EventKind, Limit, Worker};
 use crate::clock::Moment;
@@ -50,8 +49,8 @@ struct Bidding {
     open: Vec<Sent>,
     in_flight: FuturesUnordered<InFlight>,
     last_send: Moment,
-    /// The bid leads: answers to its other attempts, still on their way, say nothing new.
-    led: Arc<AtomicBool>,
+    /// The term that was begun with it: an answer that comes later says nothing new about that one.
+    led: Arc<OnceLock<FencingToken>>,
 }
 
 /// What a bid came to.
@@ -86,8 +85,8 @@ impl Worker {
     /// Bids until this candidate leads, is stopped, or reaches its limit.
     pub(crate) async fn campaign(&mut self) -> Campaign {
         if let Some(rest) = self.rest.take() {
-            let mut nothing = self.new_bidding();
-            if let Woken::Ended = self.wait(Until::Moment(rest), &mut nothing, None).await {
+            let (mut nothing, until) = (self.new_bidding(), self.shared.clock.now().plus(rest));
+            if let Woken::Ended = self.wait(Until::Moment(until), &mut nothing, None).await {
                 return Campaign::Ended;
             }
         }
@@ -99,10 +98,13 @@ impl Worker {
             let outcome = match woken {
                 Woken::Ended => return self.withdraw(bidding).await,
                 Woken::Answered(outcome) => outcome,
-                Woken::Bid => match self.bid(&mut bidding, limit).await {
-                    Some(outcome) => outcome,
-                    None => return self.withdraw(bidding).await,
-                },
+                Woken::Bid => {
+                    self.board.status.send_modify(|status| status.attempts = attempts);
+                    match self.bid(&mut bidding, limit).await {
+                        Some(outcome) => outcome,
+                        None => return self.withdraw(bidding).await,
+                    }
+                }
             };
             woken = match outcome {
                 Outcome::Acquired { lease, sent, late } => {
@@ -113,7 +115,12 @@ impl Worker {
                     // Spent: a release for it was sent.
                     bidding = self.new_bidding();
                     attempts += 1;
-                    if self.stopping { Woken::Ended } else { Woken::Bid }
+                    if self.stopping {
+                        Woken::Ended
+                    } else {
+                        // A store that grants what cannot be led is not asked without a break.
+                        self.wait(Until::Moment(self.pause_after(&mut failures)), &mut bidding, limit).await
+                    }
                 }
                 Outcome::Refused(record) => {
                     self.store_answered();
@@ -143,13 +150,9 @@ impl Worker {
                 }
                 Outcome::Failed(error) => {
                     self.bid_failed(error);
-                    let pause = PAUSE.saturating_mul(1 << failures.min(16)).min(self.timing.retry_interval);
-                    failures += 1;
-                    let until = self.shared.clock.now().plus(pause + self.shared.random.up_to(pause / 4));
-                    self.wait(Until::Moment(until), &mut bidding, limit).await
+                    self.wait(Until::Moment(self.pause_after(&mut failures)), &mut bidding, limit).await
                 }
             };
-            self.board.status.send_modify(|status| status.attempts = attempts);
         }
     }
 
@@ -161,6 +164,13 @@ impl Worker {
         let new = bidding.supersedes != Some(holder.bid);
         // With unknown attempts of its own the bid is repeated first: it may have won meanwhile.
         (ours && new && bidding.open.is_empty()).then_some(holder.bid)
+    }
+
+    /// When to try again after so many failures in a row.
+    fn pause_after(&self, failures: &mut u32) -> Moment {
+        let pause = PAUSE.saturating_mul(1 << (*failures).min(16)).min(self.timing.retry_interval);
+        *failures += 1;
+        self.shared.clock.now().plus(pause + self.shared.random.up_to(pause / 4))
     }
 
     fn limit_moment(&self) -> Option<Moment> {
@@ -239,10 +249,7 @@ impl Worker {
         let (late_shared, board, timing) = (Arc::clone(shared), Arc::clone(&self.board), self.timing.clone());
         let led = Arc::clone(&bidding.led);
         let receiver = spawn_call(async move { store.acquire(&election, &bid).await }, move |answer| {
-            // Never a lease that is led: it would be given back under running work.
-            if !led.load(Ordering::Acquire) {
-                late_acquisition(&late_shared, &board, &timing, answer);
-            }
+            late_acquisition(&late_shared, &board, &timing, led.get().copied(), answer);
         });
         bidding.open.push(Sent { attempt, at });
         bidding.in_flight.push(InFlight { attempt, receiver });
@@ -295,7 +302,8 @@ impl Worker {
             tracing::warn!(election = %self.election, %token, seen = %self.seen, "granted an old token");
         }
         if fresh && (self.is_ahead(&renewer) || self.renew_once(&mut renewer).await) {
-            bidding.led.store(true, Ordering::Release);
+            // Set once per bid: this is the only place, and the bid goes with it.
+            bidding.led.get_or_init(|| token);
             return Some(self.begin_term(renewer, attempts));
         }
         self.seen = self.seen.max(token);
@@ -337,7 +345,8 @@ impl Worker {
             next: Next::Anybody,
             succeeded: false,
             answer: None,
-            until: renewer.surely_over(),
+            // The grant was heard of just now, and may have been made just now, however long ago it was asked for.
+            until: self.timing.surely_over(self.shared.clock.now(), renewer.lease.ttl),
         }
     }
 
@@ -407,7 +416,8 @@ impl Worker {
             Wake::Push => Some(self.timing.retry_interval),
             Wake::Look(interval) => Some(interval.min(self.timing.retry_interval)),
         };
-        let look = look.map(|interval| now.plus(interval + self.shared.random.up_to(interval / 8)));
+        // Earlier, not later: within the interval is the promise.
+        let look = look.map(|interval| now.plus(interval - self.shared.random.up_to(interval / 8)));
         match (opens, look) {
             (Some(opens), Some(look)) => opens.earlier_of(look),
             (Some(moment), None) | (None, Some(moment)) => moment,
@@ -417,13 +427,8 @@ impl Worker {
 
     /// Ends a campaign without a term: gives back what the bid may have won, and waits for it for one call's time.
     async fn withdraw(&mut self, bidding: Bidding) -> Campaign {
-        let give_up = self.shared.clock.now().plus(self.timing.call_timeout);
         if let Some(task) = self.leave_behind(bidding) {
-            tokio::select! {
-                biased;
-                _ = task => {}
-                () = self.shared.clock.sleep_until(give_up) => {}
-            }
+            wait_one_call(Arc::clone(&self.shared.clock), self.timing.call_timeout, task).await;
         }
         Campaign::Ended
     }
@@ -436,15 +441,19 @@ impl Worker {
         let (shared, board) = (Arc::clone(&self.shared), Arc::clone(&self.board));
         let (timing, election) = (self.timing.clone(), self.election.clone());
         Some(tokio::spawn(async move {
-            while let Some((attempt, answer)) = bidding.in_flight.next().await {
+            // An attempt that hangs must not keep us from looking for what another one won; its own answer is taken in
+            // `late_acquisition` then.
+            let give_up = bidding.last_send.plus(timing.call_timeout);
+            loop {
+                let answered = tokio::select! {
+                    biased;
+                    answered = bidding.in_flight.next() => answered,
+                    () = shared.clock.sleep_until(give_up) => None,
+                };
+                let Some((attempt, answer)) = answered else { break };
                 match answer {
                     Some(Ok(Acquisition::Acquired(lease))) => {
-                        let until = timing.surely_over(bidding.last_send, lease.ttl);
-                        let open = bidding.open.iter().map(|sent| sent.attempt).collect();
-                        let (next, succeeded, answer) = (Next::Anybody, false, None);
-                        let releasing =
-                            Releasing { shared, board, timing, lease, open, next, succeeded, answer, until };
-                        return releasing.run().await;
+                        return unwanted(&shared, &board, &timing, lease).run().await;
                     }
                     Some(Ok(Acquisition::Refused(_))) => bidding.open.retain(|sent| sent.attempt != attempt),
                     Some(Err(error)) if error.kind().is_definite() => {
@@ -453,8 +462,11 @@ impl Worker {
                     Some(Err(_)) | None => {}
                 }
             }
-            if !bidding.open.is_empty() {
-                withdraw(shared, board, timing, election, bidding.id, bidding.last_send).await;
+            let (id, last_send, resolved) = (bidding.id, bidding.last_send, bidding.open.is_empty());
+            // Nobody waits for what is still in flight: from here on it cleans up after itself.
+            drop(bidding);
+            if !resolved {
+                withdraw(shared, board, timing, election, id, last_send).await;
             }
         }))
     }

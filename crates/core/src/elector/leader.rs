@@ -53,6 +53,8 @@ impl Worker {
             renewer.deadline(),
         );
         let token = lease.token;
+        // Before the status: whoever reads there that it leads may ask for permission at once.
+        self.board.set_permit(Some(Permit::of(&term)));
         self.board.status.send_modify(|status| {
             status.state = ElectorState::Leading;
             status.leader = Some(self.shared.candidate.clone());
@@ -64,7 +66,6 @@ impl Worker {
         });
         tracing::info!(election = %self.election, candidate = %self.shared.candidate, %token, attempts, "elected");
         self.shared.renewals().leader_added();
-        self.board.set_permit(Some(Permit::of(&term)));
         // Told first, called second: whoever works may count on having been announced.
         self.publish(EventKind::Elected { token, attempts });
         let work = Work::begin(&mut self.callbacks, &term);
@@ -132,8 +133,9 @@ impl Worker {
         }
     }
 
+    /// Does not stand again before `pause` after the end of the term; of several reasons the longest counts.
     pub(crate) fn rest_for(&mut self, pause: Duration) {
-        self.rest = Some(self.shared.clock.now().plus(pause));
+        self.rest = self.rest.max(Some(pause));
     }
 
     fn elected_over(&mut self, over: Result<(), Failed>, reign: &Reign) -> Option<EndReason> {
@@ -297,7 +299,12 @@ impl Worker {
         let (mut killed, mut overrun) = (false, false);
         let mut keep_lease = *reason != EndReason::Lost;
         loop {
-            let next = if killed { overrun_at } else { kill_at };
+            let next = match (killed, overrun) {
+                (false, _) => kill_at,
+                (true, false) => overrun_at,
+                (true, true) => Moment::FAR,
+            };
+            self.turn(if keep_lease { next.earlier_of(reign.renewer.next_turn()) } else { next });
             tokio::select! {
                 biased;
                 over = reign.work.drained() => match over {
@@ -305,7 +312,7 @@ impl Worker {
                     Some(Ok(())) => {}
                     Some(Err(failed)) => self.callback_failed(failed, reign),
                 },
-                () = clock.sleep_until(next), if !(killed && overrun) => {
+                () = clock.sleep_until(next) => {
                     if killed {
                         overrun = true;
                         self.overran(reign);
@@ -318,7 +325,10 @@ impl Worker {
                 }
                 command = self.commands.recv(), if !self.stopping => self.obey_while_draining(command),
                 step = reign.renewer.step(&self.shared), if keep_lease => match step {
-                    Step::Renewed(_) => self.renewed(reign),
+                    Step::Renewed(request) => {
+                        self.renewed(reign);
+                        self.refuse_late(request.as_deref(), reign, reason);
+                    }
                     Step::Failed(error) => self.renew_failed(error, reign),
                     Step::Lost { cloned, record } => {
                         self.lost(cloned, record.as_deref(), reign);
@@ -332,6 +342,14 @@ impl Worker {
                 },
             }
         }
+    }
+
+    /// Answers a request that came when the term was ending already.
+    fn refuse_late(&self, request: Option<&ControlRequest>, reign: &mut Reign, reason: &EndReason) {
+        let Some(request) = request.filter(|request| reign.request != Some(request.id)) else { return };
+        reign.request = Some(request.id);
+        let why = format!("the term ends already: {reason}");
+        reign.renewer.answer = Some(Answered { id: request.id, answer: Answer::Refused(why) });
     }
 
     fn overran(&self, reign: &Reign) {

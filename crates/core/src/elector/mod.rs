@@ -33,6 +33,7 @@ use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
@@ -280,9 +281,6 @@ impl Elector {
         let election = ElectionName::new(&self.name)?;
         let guarantees = shared.store.guarantees();
         let timing = self.settings.resolve(&guarantees)?;
-        if shared.is_closing() {
-            return Err(StartError::Closing);
-        }
         let seat = Seat::take(&shared.candidate, &election)
             .ok_or_else(|| StartError::AlreadyStanding(election.clone()))?;
         let status = ElectionStatus {
@@ -303,7 +301,9 @@ impl Elector {
         let board = Arc::new(Board::new(status, Arc::clone(&shared.clock)));
         let commands = Arc::new(Mailbox::default());
         let handle = ElectorHandle::new(Arc::clone(&board), Arc::clone(&commands));
-        shared.enter(&election, handle.observer());
+        if !shared.enter(&election, handle.observer()) {
+            return Err(StartError::Closing);
+        }
         let worker = Worker {
             seen: shared.floor(&election),
             wake: guarantees.wake,
@@ -351,8 +351,8 @@ pub(crate) struct Worker {
     /// The highest token seen of others, and of own ended terms.
     seen: FencingToken,
     short_terms: u32,
-    /// Do not stand before this moment.
-    rest: Option<Moment>,
+    /// Do not stand again before this long after the end of the term.
+    rest: Option<Duration>,
     seat: Option<Seat>,
 }
 

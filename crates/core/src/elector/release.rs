@@ -1,15 +1,22 @@
 //! Gives leases back, and cleans up after bids whose fate is unknown.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
 
 use super::handle::Board;
 use super::{EventKind, Timing};
-use crate::clock::Moment;
+use crate::clock::{Clock, Moment};
 use crate::elections::{Shared, spawn_call};
 use crate::name::{Attempt, BidId};
 use crate::store::{
     Acquisition, Answered, ErrorKind, Lease, LeaseStore, Next, Release, Released, StoreError,
 };
+use crate::token::FencingToken;
+
+/// Doubles after each release that was not answered, up to the retry interval: whoever stops waits for the answer.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A release that is repeated until it is answered, or until the lease must have run out.
 pub(crate) struct Releasing {
@@ -27,14 +34,8 @@ pub(crate) struct Releasing {
 impl Releasing {
     /// Sends the release and waits for its answer for one call's time; it goes on in the background after that.
     pub(crate) async fn send(self) {
-        let clock = Arc::clone(&self.shared.clock);
-        let give_up = clock.now().plus(self.timing.call_timeout);
-        let task = tokio::spawn(self.run());
-        tokio::select! {
-            biased;
-            _ = task => {}
-            () = clock.sleep_until(give_up) => {}
-        }
+        let (clock, limit) = (Arc::clone(&self.shared.clock), self.timing.call_timeout);
+        wait_one_call(clock, limit, tokio::spawn(self.run())).await;
     }
 
     pub(crate) async fn run(self) {
@@ -48,6 +49,7 @@ impl Releasing {
             answer: self.answer,
         });
         let clock = &self.shared.clock;
+        let mut pause = PAUSE;
         loop {
             let (store, call) = (Arc::clone(&self.shared.store), Arc::clone(&release));
             let answer = spawn_call(async move { store.release(&call).await }, drop);
@@ -75,15 +77,25 @@ impl Releasing {
             if self.until.has_passed(clock.now()) {
                 return;
             }
-            clock.sleep_until(clock.now().plus(self.timing.retry_interval).earlier_of(self.until)).await;
+            pause = (pause * 2).min(self.timing.retry_interval);
+            clock.sleep_until(clock.now().plus(pause).earlier_of(self.until)).await;
         }
     }
 }
 
+/// Waits for a task that cleans up, for one call's time; it goes on in the background after that.
+pub(crate) async fn wait_one_call(clock: Arc<dyn Clock>, limit: Duration, task: JoinHandle<()>) {
+    tokio::select! {
+        biased;
+        _ = task => {}
+        () = clock.sleep_until(clock.now().plus(limit)) => {}
+    }
+}
+
 /// Releases a lease that nobody waits for any more: a bid that was answered too late.
-pub(crate) fn release_unwanted(shared: &Arc<Shared>, board: &Arc<Board>, timing: &Timing, lease: Lease) {
+pub(crate) fn unwanted(shared: &Arc<Shared>, board: &Arc<Board>, timing: &Timing, lease: Lease) -> Releasing {
     let until = timing.surely_over(shared.clock.now(), lease.ttl);
-    let releasing = Releasing {
+    Releasing {
         shared: Arc::clone(shared),
         board: Arc::clone(board),
         timing: timing.clone(),
@@ -93,8 +105,7 @@ pub(crate) fn release_unwanted(shared: &Arc<Shared>, board: &Arc<Board>, timing:
         succeeded: false,
         answer: None,
         until,
-    };
-    tokio::spawn(releasing.run());
+    }
 }
 
 /// Finds out what became of a bid whose answers were lost, and gives back what it may have won.
@@ -116,8 +127,7 @@ pub(crate) async fn withdraw(
             answer = answer => {
                 if let Ok(Ok(record)) = answer {
                     if let Some(lease) = record.and_then(|record| record.lease_of(bid)) {
-                        release_unwanted(&shared, &board, &timing, lease);
-                        return;
+                        return unwanted(&shared, &board, &timing, lease).run().await;
                     }
                     // Not there. A write that is still on its way has had a call's time to arrive by now, or gets it.
                     if last_send.plus(timing.call_timeout * 2).has_passed(shared.clock.now()) {
@@ -137,15 +147,19 @@ pub(crate) async fn withdraw(
     }
 }
 
-/// Takes the answer to a bid that nobody waits for any more.
+/// Takes the answer to a bid that nobody waits for any more. `led` is the term that the bid began, if it did: that one
+/// is given back by whoever leads it, and only then.
 pub(crate) fn late_acquisition(
     shared: &Arc<Shared>,
     board: &Arc<Board>,
     timing: &Timing,
+    led: Option<FencingToken>,
     answer: Result<Acquisition, StoreError>,
 ) {
-    if let Ok(Acquisition::Acquired(lease)) = answer {
+    if let Ok(Acquisition::Acquired(lease)) = answer
+        && led != Some(lease.token)
+    {
         tracing::debug!(election = %lease.election, token = %lease.token, "a bid won after it was given up");
-        release_unwanted(shared, board, timing, lease);
+        tokio::spawn(unwanted(shared, board, timing, lease).run());
     }
 }

@@ -21,6 +21,9 @@ const OPEN: usize = 64;
 /// Calls under way: a store that hangs is not asked more often than that.
 const IN_FLIGHT: usize = 8;
 
+/// After a failure the next attempt waits at least this long, so that a store that fails at once is not flooded.
+const PAUSE: Duration = Duration::from_millis(5);
+
 /// An attempt that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sent {
@@ -48,7 +51,8 @@ pub(crate) enum Step {
 
 pub(crate) struct Renewer {
     pub(crate) lease: Lease,
-    /// What to tell the store about an operator's request, until a renewal was answered.
+    /// What to tell the store about an operator's request. Told with everything that follows: a renewal that was under
+    /// way before does not carry it, and the store takes it once only.
     pub(crate) answer: Option<Answered>,
     timing: Timing,
     /// The send of the attempt that the store is known to have applied last: trust counts from here.
@@ -59,6 +63,9 @@ pub(crate) struct Renewer {
     /// The attempt that is waited for, and until when.
     awaited: Option<(Attempt, Moment)>,
     due: Moment,
+    /// Something was seen that does not fit: renew from here on. Kept apart from `due`, because a renewal that was under
+    /// way by then may have been applied before, and its answer does not settle it.
+    look_at: Option<Moment>,
     last_send: Moment,
 }
 
@@ -75,6 +82,7 @@ impl Renewer {
             in_flight: FuturesUnordered::new(),
             awaited: None,
             due,
+            look_at: None,
             last_send: sent,
         }
     }
@@ -94,6 +102,13 @@ impl Renewer {
         self.timing.surely_over(self.last_send, self.lease.ttl)
     }
 
+    /// How long there is still something to save: permission at first; after it, the lease under work that has not
+    /// ended; after that, what an unanswered attempt may have made of it.
+    fn left(&self, now: Moment) -> Duration {
+        let ends = [self.deadline(), self.anchor.plus(self.lease.ttl), self.surely_over()];
+        ends.into_iter().map(|end| end.time_until(now)).find(|left| !left.is_zero()).unwrap_or_default()
+    }
+
     /// Attempts that may be in the record without our knowing.
     pub(crate) fn open_attempts(&self) -> Vec<Attempt> {
         self.open.iter().map(|sent| sent.attempt).collect()
@@ -102,13 +117,17 @@ impl Renewer {
     /// Looks at the lease soon, by renewing it: something was seen that does not fit.
     pub(crate) fn look_soon(&mut self, now: Moment) {
         // Not more often than this, whatever is reported: a leader that looks all the time is its own outage.
-        let soonest = self.last_send.plus(self.timing.latency);
-        self.due = self.due.earlier_of(soonest.later_of(now));
+        let soonest = self.last_send.plus(self.timing.latency).later_of(now);
+        self.look_at.get_or_insert(soonest);
+    }
+
+    fn next_send(&self) -> Moment {
+        self.look_at.map_or(self.due, |look_at| look_at.earlier_of(self.due))
     }
 
     /// When this has something to do next.
     pub(crate) fn next_turn(&self) -> Moment {
-        self.awaited.map_or(self.due, |(_, until)| until)
+        self.awaited.map_or(self.next_send(), |(_, until)| until)
     }
 
     /// Sends what is due and waits for the next answer. Everything is kept in `self`: dropping this and calling it
@@ -119,10 +138,12 @@ impl Renewer {
             if self.surely_over().has_passed(now) {
                 return Step::Expired;
             }
-            if self.awaited.is_none() && self.due.has_passed(now) {
+            if self.awaited.is_none() && self.next_send().has_passed(now) {
                 if self.in_flight.len() < IN_FLIGHT {
                     self.send(shared);
                 } else {
+                    // Whatever there was to look at is looked at then.
+                    self.look_at = None;
                     self.due = now.plus(self.timing.call_timeout);
                 }
             }
@@ -163,17 +184,9 @@ impl Renewer {
         }
         self.open.push(Sent { attempt, at: sent });
         self.in_flight.push(InFlight { attempt, receiver });
-        self.awaited = Some((attempt, sent.plus(self.patience(sent))));
+        self.awaited = Some((attempt, sent.plus(self.timing.attempt_timeout(self.left(sent)))));
         self.last_send = sent;
-    }
-
-    /// How long to wait for one attempt. While there is permission to save, there is always time for a second one;
-    /// while draining there is no hurry.
-    fn patience(&self, now: Moment) -> Duration {
-        match self.deadline().time_until(now) {
-            Duration::ZERO => self.timing.call_timeout,
-            left => self.timing.attempt_timeout(left),
-        }
+        self.look_at = None;
     }
 
     fn answered(
@@ -197,7 +210,8 @@ impl Renewer {
                 if self.awaited.is_some_and(|(awaited, _)| awaited == attempt) {
                     self.awaited = None;
                     let now = shared.clock.now();
-                    self.due = now.plus(self.timing.retry_interval.min(self.patience(now) / 2));
+                    let pause = self.timing.retry_interval.min(self.left(now) / 4).max(PAUSE);
+                    self.due = now.plus(pause);
                 }
                 Some(Step::Failed(error))
             }
@@ -213,7 +227,6 @@ impl Renewer {
         // What was sent before the applied attempt can take effect no more: its nonce is not the last one.
         self.open.drain(..=applied.unwrap_or(answered).max(answered));
         self.lease = lease;
-        self.answer = None;
         if self.open.is_empty() {
             self.awaited = None;
         }

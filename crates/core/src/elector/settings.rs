@@ -240,8 +240,8 @@ pub struct Timing {
     pub on_elected_failure: OnElectedFailure,
 }
 
-/// The longest lease; longer ones are a mistake in the unit.
-const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// The longest lease and the longest wait of a follower; longer ones are a mistake in the unit.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Timing {
     fn check(&self, guarantees: &Guarantees, drain_given: bool, broken: &mut Vec<String>) {
@@ -250,7 +250,7 @@ impl Timing {
             let why = if lowest == guarantees.min_ttl { guarantees.store } else { "five times the latency" };
             broken.push(format!("ttl is {:?}: the shortest here is {lowest:?} ({why})", self.ttl));
         }
-        if self.ttl > LONGEST_TTL {
+        if self.ttl > LONGEST {
             broken.push(format!("ttl is {:?}: the longest is 24 h", self.ttl));
         }
         if self.renew_interval.is_zero() {
@@ -258,6 +258,9 @@ impl Timing {
         }
         if self.retry_interval.is_zero() {
             broken.push("retry_interval is 0: it must be positive".into());
+        }
+        if self.retry_interval > LONGEST {
+            broken.push(format!("retry_interval is {:?}: the longest is 24 h", self.retry_interval));
         }
         if self.call_timeout.is_zero() || self.call_timeout >= self.renew_interval {
             broken.push(format!(
@@ -321,3 +324,7 @@ fn permille(drift: f64) -> u32 {
     // Rounded up: a smaller drift than asked for would be less safe.
     if drift.is_nan() { 0 } else { (drift.clamp(0.0, 0.5) * 1000.0).ceil() as u32 }
 }
+
+#[cfg(test)]
+#[path = "settings_test.rs"]
+mod tests;

@@ -7,7 +7,7 @@ use tenure_core::store::{LeaseStore, RecordState};
 use tenure_core::{CandidateId, ClockExt, ElectionName, Elections, Settings};
 use tenure_testkit::fault::{Fault, Faulty, Verb};
 
-use crate::World;
+use crate::world::World;
 
 #[tokio::test(start_paused = true)]
 async fn a_late_answer_to_the_bid_that_leads_gives_nothing_back() {

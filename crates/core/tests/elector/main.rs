@@ -3,36 +3,29 @@
 #![allow(clippy::unwrap_used)] // A test that cannot go on fails.
 
 mod b01_elected_and_stopped;
+mod b02_stop_releases;
+mod b03_takeover_after_a_crash;
+mod b04_renewal_errors;
+mod b05_lost;
+mod b06_callbacks;
+mod b07_counters;
+mod b08_one_shot;
+mod b09_many_elections;
 mod b10_stable_identity;
+mod b12_settings;
+mod b13_health;
+mod b14_events;
+mod b15_work_cancelled;
+mod b16_one_way_latch;
+mod b17_suspend;
+mod b18_draining_is_renewed;
+mod b19_lost_has_no_grace;
+mod b20_no_term_beside_old_work;
+mod b21_acquired_too_late;
+mod b22_old_tokens;
+mod b23_hung_attempts;
+mod b24_flapping;
+mod b25_second_elector;
+mod commands;
 mod late_answer_of_the_bid_that_leads;
-
-use std::sync::Arc;
-use std::time::Duration;
-
-use tenure_core::embedded::MemoryStore;
-use tenure_core::{CandidateId, Elections, Settings};
-use tenure_testkit::VirtualClock;
-
-/// A store and a clock that moves by itself while everybody waits.
-struct World {
-    clock: VirtualClock,
-    store: MemoryStore,
-}
-
-impl World {
-    fn new() -> Self {
-        let clock = VirtualClock::new();
-        let store = MemoryStore::with_clock(Arc::new(clock.clone()));
-        Self { clock, store }
-    }
-
-    /// A process that takes part.
-    fn candidate(&self, name: &str) -> Elections {
-        Elections::builder(self.store.clone())
-            .clock(Arc::new(self.clock.clone()))
-            .candidate(CandidateId::new(name).unwrap())
-            .settings(Settings::ttl(Duration::from_secs(30)))
-            .seed(name.bytes().map(u64::from).sum())
-            .build()
-    }
-}
+mod world;
