@@ -169,11 +169,16 @@ async fn many(figures: &mut Figures, name: &str, count: usize) -> Outcome {
     let elections = Elections::builder(store.clone()).settings(settings).build();
     let before = resident_bytes();
     let begin = boot();
-    let handles: Vec<_> = (0..count)
-        .map(|number| elections.elector(format!("many-{number}")).start())
-        .collect::<Result<_, _>>()?;
-    for handle in &handles {
-        handle.statuses().wait_for(|status| status.state == ElectorState::Leading).await?;
+    let mut handles = Vec::with_capacity(count);
+    // In waves: what a hundred thousand first bids at once need is not what a hundred thousand leaders need.
+    while handles.len() < count {
+        let wave = handles.len();
+        for number in wave..count.min(wave + 1000) {
+            handles.push(elections.elector(format!("many-{number}")).start()?);
+        }
+        for handle in &handles[wave..] {
+            handle.statuses().wait_for(|status| status.state == ElectorState::Leading).await?;
+        }
     }
     figures.add(&format!("{name}_elected_s"), (boot() - begin).as_secs_f64(), "s");
     // Past the first renewals, so that the figure is that of a process at work.

@@ -144,13 +144,7 @@ impl Elections {
     /// Ends the term of `name`, if this candidate leads it, and waits until its work has stopped and the lease is given
     /// back. Answers whether it took part at all.
     pub async fn release(&self, name: &str) -> bool {
-        let handle = {
-            let running = self.shared.running();
-            running
-                .iter()
-                .find(|(election, _)| election.as_str() == name)
-                .map(|(_, handle)| handle.observer())
-        };
+        let handle = self.shared.running().get(name).map(ElectorHandle::observer);
         match handle {
             Some(handle) => {
                 handle.stop().await;
@@ -257,6 +251,12 @@ impl Shared {
             running.insert(election.clone(), handle);
         }
         open
+    }
+
+    /// Returns the elector of `name` that led once and is about to stop by itself.
+    pub(crate) fn ending(&self, name: &str) -> Option<ElectorHandle> {
+        let running = self.running();
+        running.get(name).filter(|handle| handle.is_ending()).map(ElectorHandle::observer)
     }
 
     pub(crate) fn leave(&self, election: &ElectionName) {

@@ -1,5 +1,6 @@
 //! Names of elections, candidates and identities, and the ids of bids and attempts.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -104,6 +105,13 @@ macro_rules! name {
 
         impl AsRef<str> for $type {
             fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        // Compared and ordered as its text is, so that maps can be asked by text.
+        impl Borrow<str> for $type {
+            fn borrow(&self) -> &str {
                 &self.0
             }
         }

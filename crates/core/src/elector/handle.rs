@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot, watch};
 
 use super::event::{EventLog, Events};
@@ -92,15 +93,20 @@ pub(crate) struct Board {
     pub(crate) events: Arc<EventLog>,
     pub(crate) clock: Arc<dyn Clock>,
     permit: Mutex<Option<Permit>>,
+    runtime: Handle,
+    /// Leads once, until the last clone of the leadership is dropped.
+    once: bool,
 }
 
 impl Board {
-    pub(crate) fn new(status: ElectionStatus, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(status: ElectionStatus, clock: Arc<dyn Clock>, runtime: Handle, once: bool) -> Self {
         Self {
             status: watch::Sender::new(status),
             events: Arc::new(EventLog::default()),
             clock,
             permit: Mutex::new(None),
+            runtime,
+            once,
         }
     }
 
@@ -151,6 +157,23 @@ impl ElectorHandle {
         }
     }
 
+    /// Tells whether it leads once and whoever led has let go: it ends by itself, soon.
+    pub(crate) fn is_ending(&self) -> bool {
+        let permit = self.board.permit.lock().unwrap_or_else(PoisonError::into_inner);
+        let let_go = match permit.as_ref() {
+            Some(permit) => permit.is_let_go(),
+            None => self.board.status.borrow().terms > 0,
+        };
+        self.board.once && let_go
+    }
+
+    /// Waits until the elector has stopped.
+    pub(crate) async fn stopped(&self) {
+        let mut statuses = self.statuses();
+        // An error means that the loop is gone.
+        drop(statuses.wait_for(|status| status.state == ElectorState::Stopped).await);
+    }
+
     /// Tells whether this candidate may act as leader now, by the clocks; see
     /// [`Leadership::is_leader`](super::Leadership::is_leader).
     #[must_use]
@@ -184,7 +207,7 @@ impl ElectorHandle {
         Fut: Future<Output = ()> + Send,
     {
         let mut statuses = self.statuses();
-        tokio::spawn(async move {
+        self.board.runtime.spawn(async move {
             while statuses.changed().await.is_ok() {
                 let status = statuses.borrow_and_update().clone();
                 let stopped = status.state == ElectorState::Stopped;
@@ -238,9 +261,7 @@ impl ElectorHandle {
     /// Stops the elector: ends its term in order, gives the lease back, withdraws its bid. Safe to repeat.
     pub async fn stop(&self) {
         self.ask_to_stop();
-        let mut statuses = self.statuses();
-        // An error means that the loop is gone.
-        drop(statuses.wait_for(|status| status.state == ElectorState::Stopped).await);
+        self.stopped().await;
     }
 }
 

@@ -257,6 +257,11 @@ impl Permit {
         self.term.token
     }
 
+    /// Tells whether the last clone of the leadership was dropped.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.term.work.load(Ordering::Acquire) == 0
+    }
+
     /// Completes when the term ends.
     pub async fn cancelled(&self) {
         self.term.cancelled().await;

@@ -248,6 +248,10 @@ impl Elector {
         self.callbacks.ends_with_last_drop = true;
         let name = self.name.clone();
         let shared = Arc::clone(&self.shared);
+        // Whoever drops a leadership and leads again means it: its own ended term is waited for, not an error.
+        while let Some(ending) = shared.ending(&name) {
+            ending.stopped().await;
+        }
         let handle = self.start_with(limit, true, None)?;
         match receiver.await {
             Ok(leadership) => {
@@ -298,7 +302,7 @@ impl Elector {
             next_turn: shared.clock.now(),
             overrun: false,
         };
-        let board = Arc::new(Board::new(status, Arc::clone(&shared.clock)));
+        let board = Arc::new(Board::new(status, Arc::clone(&shared.clock), runtime.clone(), once));
         let commands = Arc::new(Mailbox::default());
         let handle = ElectorHandle::new(Arc::clone(&board), Arc::clone(&commands));
         if !shared.enter(&election, handle.observer()) {

@@ -2,6 +2,7 @@
 //! ends the term without blocking.
 
 use tenure_core::LeadError;
+use tenure_core::elector::StartError;
 use tenure_core::store::{ErrorKind, RecordState};
 use tenure_testkit::fault::{Fault, Verb};
 
@@ -155,4 +156,20 @@ async fn waiting_ends_with_an_error_when_the_elections_close() {
     elections.close().await;
     assert!(matches!(waiting.await.unwrap(), Err(LeadError::Stopped)));
     assert_eq!(world.now(), secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_lets_go_and_leads_again_gets_the_next_term() {
+    let world = World::new();
+    let a = world.candidate("a");
+    for term in 1..=5 {
+        let leadership = a.lead("e").await.unwrap();
+        assert_eq!(leadership.token().0, term);
+        assert!(leadership.is_leader());
+        drop(leadership);
+    }
+    let held = a.try_lead("e").await.unwrap().expect("free");
+    // One that is held is not waited for.
+    assert!(matches!(a.try_lead("e").await, Err(LeadError::Start(StartError::AlreadyStanding(_)))));
+    drop(held);
 }
