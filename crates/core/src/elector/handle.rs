@@ -110,8 +110,9 @@ impl Board {
         }
     }
 
-    pub(crate) fn set_permit(&self, permit: Option<Permit>) {
-        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+    /// Shows the permit of a term that begins; that of the term before has ended for good.
+    pub(crate) fn set_permit(&self, permit: Permit) {
+        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
     }
 }
 
@@ -160,11 +161,7 @@ impl ElectorHandle {
     /// Tells whether it leads once and whoever led has let go: it ends by itself, soon.
     pub(crate) fn is_ending(&self) -> bool {
         let permit = self.board.permit.lock().unwrap_or_else(PoisonError::into_inner);
-        let let_go = match permit.as_ref() {
-            Some(permit) => permit.is_let_go(),
-            None => self.board.status.borrow().terms > 0,
-        };
-        self.board.once && let_go
+        self.board.once && permit.as_ref().is_some_and(Permit::is_let_go)
     }
 
     /// Waits until the elector has stopped.

@@ -54,7 +54,7 @@ impl Worker {
         );
         let token = lease.token;
         // Before the status: whoever reads there that it leads may ask for permission at once.
-        self.board.set_permit(Some(Permit::of(&term)));
+        self.board.set_permit(Permit::of(&term));
         self.board.status.send_modify(|status| {
             status.state = ElectorState::Leading;
             status.leader = Some(self.shared.candidate.clone());
@@ -259,7 +259,6 @@ impl Worker {
     /// Ends a term: permission off, wait for the work, publish, release. There is no other way out of a term.
     pub(crate) async fn end_term(&mut self, mut reign: Reign, reason: EndReason) {
         reign.term.cancel();
-        self.board.set_permit(None);
         self.board.status.send_modify(|status| status.state = ElectorState::Draining);
         reign.work.end(&mut self.callbacks, &reason);
         let may_hold_lease = self.drain(&mut reign, &reason).await;
