@@ -27,3 +27,8 @@
 
 pub use tenure_core::embedded::{FileStore, MemoryStore};
 pub use tenure_core::*;
+
+/// The README's code compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

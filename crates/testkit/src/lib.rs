@@ -5,3 +5,8 @@ pub mod fault;
 pub mod virtual_clock;
 
 pub use virtual_clock::VirtualClock;
+
+/// The code of the guide compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/testing-your-code.md")]
+struct TestingYourCode;
