@@ -1,15 +1,9 @@
 //! Standing by: bidding, resolving what became of bids, and waiting for an opening.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use tokio::sync::oneshot;
-
+use super::calls::Calls;
 use super::leader::{Reign, next_change};
 use super::release::{Releasing, late_acquisition, unwanted, wait_one_call, withdraw};
 use super::renewer::{Renewer, Sent, Step};
@@ -47,7 +41,7 @@ struct Bidding {
     supersedes: Option<BidId>,
     /// Attempts whose effect is unknown, in the order of their sends.
     open: Vec<Sent>,
-    in_flight: FuturesUnordered<InFlight>,
+    in_flight: Calls<Result<Acquisition, StoreError>>,
     last_send: Moment,
     /// The term that was begun with it: an answer that comes later says nothing new about that one.
     led: Arc<OnceLock<FencingToken>>,
@@ -188,7 +182,7 @@ impl Worker {
             floor: self.seen,
             supersedes: None,
             open: Vec::new(),
-            in_flight: FuturesUnordered::new(),
+            in_flight: Calls::new(),
             last_send: self.shared.clock.now(),
             led: Arc::default(),
         }
@@ -246,13 +240,14 @@ impl Worker {
         // Before anything leaves: trust starts at the send.
         let at = shared.clock.now();
         let (store, election) = (Arc::clone(&shared.store), self.election.clone());
-        let (late_shared, board, timing) = (Arc::clone(shared), Arc::clone(&self.board), self.timing.clone());
+        let (late_shared, board, timing) =
+            (Arc::clone(shared), Arc::clone(&self.board), Arc::clone(&self.timing));
         let led = Arc::clone(&bidding.led);
         let receiver = spawn_call(async move { store.acquire(&election, &bid).await }, move |answer| {
             late_acquisition(&late_shared, &board, &timing, led.get().copied(), answer);
         });
         bidding.open.push(Sent { attempt, at });
-        bidding.in_flight.push(InFlight { attempt, receiver });
+        bidding.in_flight.push(attempt, receiver);
         bidding.last_send = at;
     }
 
@@ -295,7 +290,7 @@ impl Worker {
         attempts: u32,
     ) -> Option<Reign> {
         let token = lease.token;
-        let mut renewer = Renewer::new(lease, sent, self.timing.clone(), late);
+        let mut renewer = Renewer::new(lease, sent, Arc::clone(&self.timing), late);
         // A store that lost data may grant a number that the resource has seen already.
         let fresh = token > bidding.floor && token > self.seen;
         if !fresh {
@@ -339,7 +334,7 @@ impl Worker {
         Releasing {
             shared: Arc::clone(&self.shared),
             board: Arc::clone(&self.board),
-            timing: self.timing.clone(),
+            timing: Arc::clone(&self.timing),
             lease: renewer.lease.clone(),
             open: renewer.open_attempts(),
             next: Next::Anybody,
@@ -439,7 +434,7 @@ impl Worker {
             return None;
         }
         let (shared, board) = (Arc::clone(&self.shared), Arc::clone(&self.board));
-        let (timing, election) = (self.timing.clone(), self.election.clone());
+        let (timing, election) = (Arc::clone(&self.timing), self.election.clone());
         Some(tokio::spawn(async move {
             // An attempt that hangs must not keep us from looking for what another one won; its own answer is taken in
             // `late_acquisition` then.
@@ -482,18 +477,3 @@ impl Bidding {
 }
 
 type Answered = (Attempt, Option<Result<Acquisition, StoreError>>);
-
-/// The answer to one attempt, on its way.
-struct InFlight {
-    attempt: Attempt,
-    receiver: oneshot::Receiver<Result<Acquisition, StoreError>>,
-}
-
-impl Future for InFlight {
-    type Output = Answered;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Answered> {
-        let answer = ready!(Pin::new(&mut self.receiver).poll(context));
-        Poll::Ready((self.attempt, answer.ok()))
-    }
-}

@@ -380,7 +380,7 @@ impl Worker {
         let releasing = Releasing {
             shared: Arc::clone(&self.shared),
             board: Arc::clone(&self.board),
-            timing: self.timing.clone(),
+            timing: Arc::clone(&self.timing),
             lease: reign.renewer.lease.clone(),
             open: reign.renewer.open_attempts(),
             next,

@@ -18,6 +18,7 @@
 //! The loop stands in `Worker::run`, each state in a file of its own: `follower.rs`, `leader.rs`.
 
 mod callbacks;
+mod calls;
 mod deadline;
 mod event;
 mod follower;
@@ -313,7 +314,7 @@ impl Elector {
             wake: guarantees.wake,
             shared,
             election,
-            timing,
+            timing: Arc::new(timing),
             board,
             commands,
             stopping: false,
@@ -341,7 +342,7 @@ impl fmt::Debug for Elector {
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     election: ElectionName,
-    timing: Timing,
+    timing: Arc<Timing>,
     wake: crate::store::Wake,
     board: Arc<Board>,
     commands: Arc<Mailbox>,

@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Releasing {
     pub(crate) shared: Arc<Shared>,
     pub(crate) board: Arc<Board>,
-    pub(crate) timing: Timing,
+    pub(crate) timing: Arc<Timing>,
     pub(crate) lease: Lease,
     pub(crate) open: Vec<Attempt>,
     pub(crate) next: Next,
@@ -93,12 +93,17 @@ pub(crate) async fn wait_one_call(clock: Arc<dyn Clock>, limit: Duration, task: 
 }
 
 /// Releases a lease that nobody waits for any more: a bid that was answered too late.
-pub(crate) fn unwanted(shared: &Arc<Shared>, board: &Arc<Board>, timing: &Timing, lease: Lease) -> Releasing {
+pub(crate) fn unwanted(
+    shared: &Arc<Shared>,
+    board: &Arc<Board>,
+    timing: &Arc<Timing>,
+    lease: Lease,
+) -> Releasing {
     let until = timing.surely_over(shared.clock.now(), lease.ttl);
     Releasing {
         shared: Arc::clone(shared),
         board: Arc::clone(board),
-        timing: timing.clone(),
+        timing: Arc::clone(timing),
         lease,
         open: Vec::new(),
         next: Next::Anybody,
@@ -112,7 +117,7 @@ pub(crate) fn unwanted(shared: &Arc<Shared>, board: &Arc<Board>, timing: &Timing
 pub(crate) async fn withdraw(
     shared: Arc<Shared>,
     board: Arc<Board>,
-    timing: Timing,
+    timing: Arc<Timing>,
     election: crate::name::ElectionName,
     bid: BidId,
     last_send: Moment,
@@ -152,7 +157,7 @@ pub(crate) async fn withdraw(
 pub(crate) fn late_acquisition(
     shared: &Arc<Shared>,
     board: &Arc<Board>,
-    timing: &Timing,
+    timing: &Arc<Timing>,
     led: Option<FencingToken>,
     answer: Result<Acquisition, StoreError>,
 ) {

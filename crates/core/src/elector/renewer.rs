@@ -1,15 +1,10 @@
 //! Keeps one lease alive: sends renewals, resolves their answers, and knows from which send trust counts.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use tokio::sync::oneshot;
-
 use super::Timing;
+use super::calls::Calls;
 use crate::clock::Moment;
 use crate::elections::{Shared, unanswered};
 use crate::name::Attempt;
@@ -54,12 +49,12 @@ pub(crate) struct Renewer {
     /// What to tell the store about an operator's request. Told with everything that follows: a renewal that was under
     /// way before does not carry it, and the store takes it once only.
     pub(crate) answer: Option<Answered>,
-    timing: Timing,
+    timing: Arc<Timing>,
     /// The send of the attempt that the store is known to have applied last: trust counts from here.
     anchor: Moment,
     /// Attempts whose effect is unknown, in the order of their sends.
     open: Vec<Sent>,
-    in_flight: FuturesUnordered<InFlight>,
+    in_flight: Calls<Result<Renewal, StoreError>>,
     /// The attempt that is waited for, and until when.
     awaited: Option<(Attempt, Moment)>,
     due: Moment,
@@ -71,7 +66,7 @@ pub(crate) struct Renewer {
 
 impl Renewer {
     /// Takes over a lease that was asked for at `sent`. `due_now`: the lease was found out late, renew at once.
-    pub(crate) fn new(lease: Lease, sent: Moment, timing: Timing, due_now: bool) -> Self {
+    pub(crate) fn new(lease: Lease, sent: Moment, timing: Arc<Timing>, due_now: bool) -> Self {
         let due = if due_now { sent } else { sent.plus(timing.renew_interval) };
         Self {
             lease,
@@ -79,7 +74,7 @@ impl Renewer {
             timing,
             anchor: sent,
             open: Vec::new(),
-            in_flight: FuturesUnordered::new(),
+            in_flight: Calls::new(),
             awaited: None,
             due,
             look_at: None,
@@ -183,7 +178,7 @@ impl Renewer {
             self.open.remove(0);
         }
         self.open.push(Sent { attempt, at: sent });
-        self.in_flight.push(InFlight { attempt, receiver });
+        self.in_flight.push(attempt, receiver);
         self.awaited = Some((attempt, sent.plus(self.timing.attempt_timeout(self.left(sent)))));
         self.last_send = sent;
         self.look_at = None;
@@ -252,20 +247,5 @@ impl Renewer {
     fn no_answer(&self, shared: &Shared) -> StoreError {
         let message = format!("no answer for election {:?} in time", self.lease.election.as_str());
         StoreError::new(ErrorKind::Timeout, shared.store.guarantees().store, "renew", message)
-    }
-}
-
-/// The answer to one attempt, on its way.
-struct InFlight {
-    attempt: Attempt,
-    receiver: oneshot::Receiver<Result<Renewal, StoreError>>,
-}
-
-impl Future for InFlight {
-    type Output = (Attempt, Option<Result<Renewal, StoreError>>);
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.receiver).poll(context));
-        Poll::Ready((self.attempt, answer.ok()))
     }
 }
