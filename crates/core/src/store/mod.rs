@@ -6,6 +6,7 @@ mod guarantees;
 mod lease;
 pub mod record;
 mod serde_ms;
+mod together;
 pub mod ttl;
 pub mod ttl_store;
 pub mod versioned;

@@ -216,6 +216,11 @@ impl Record {
         self
     }
 
+    /// Returns how old the mark was when this was written.
+    pub(super) fn mark_age_when_written(&self) -> Duration {
+        Duration::from_micros(self.age_us)
+    }
+
     fn mark_age(&self, sight: &Sight) -> Duration {
         since(self.age_us, sight).max(sight.watched)
     }

@@ -10,11 +10,12 @@ use futures_core::Stream;
 use futures_util::{StreamExt, stream};
 
 use super::record::{self, Decision, Record, Sight};
+use super::together::renew_together;
 use super::{
     Acquisition, Bid, Change, Changes, ControlRequest, ErrorKind, Guarantees, LeaseRecord, LeaseStore,
     Operator, Pause, Release, Released, Renew, Renewal, Requested, StoreError,
 };
-use crate::clock::{Clock, Moment, Sleep, SystemClock};
+use crate::clock::{Clock, Moment, SystemClock};
 use crate::name::{Attempt, CandidateId, ElectionName};
 use crate::token::FencingToken;
 
@@ -144,6 +145,17 @@ struct Known {
     mark_seen: Moment,
     /// When the first answer that showed this write arrived.
     write_seen: Moment,
+    /// When the last request was sent whose answer showed this.
+    asked: Moment,
+    /// How old the mark was then, by the store's judgement; zero where it cannot tell.
+    mark_age: Duration,
+}
+
+impl Known {
+    /// Returns how old the mark is at most: whoever counts from before the last request cannot count too little.
+    fn oldest_mark(&self, now: Moment) -> Duration {
+        self.mark_age.saturating_add(now.time_since(self.asked))
+    }
 }
 
 /// A record and how it looks now.
@@ -179,8 +191,15 @@ impl<S: VersionedStore> Shared<S> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes what an answer showed; the answer has just arrived.
-    fn note(&self, election: &ElectionName, record: Box<Record>, revision: Revision) -> Known {
+    /// Notes what the answer to a request of `asked` showed; the answer has just arrived.
+    fn note(
+        &self,
+        election: &ElectionName,
+        record: Box<Record>,
+        revision: Revision,
+        asked: Moment,
+        age: Age,
+    ) -> Known {
         let now = self.clock.now();
         let mut known = self.known();
         let before = known.get(election);
@@ -189,7 +208,12 @@ impl<S: VersionedStore> Shared<S> {
         let write_seen = before
             .filter(|b| b.record.write_mark() == record.write_mark())
             .map_or(now, |before| before.write_seen);
-        let seen = Known { record, revision, mark_seen, write_seen };
+        let age = match age {
+            Age::AtLeast(age) => age,
+            Age::Unknown => Duration::ZERO,
+        };
+        let mark_age = record.mark_age_when_written().saturating_add(age);
+        let seen = Known { record, revision, mark_seen, write_seen, asked, mark_age };
         known.insert(election.clone(), seen.clone());
         seen
     }
@@ -214,6 +238,7 @@ impl<S: VersionedStore> Shared<S> {
     }
 
     async fn look(&self, election: &ElectionName, operation: &'static str) -> Result<Present, StoreError> {
+        let asked = self.clock.now();
         let Some(found) = self.store.read(election).await? else {
             self.known().remove(election);
             return Ok(Present { known: None, sight: self.sight(None, Age::Unknown) });
@@ -225,7 +250,7 @@ impl<S: VersionedStore> Shared<S> {
             );
             StoreError::new(ErrorKind::Corrupt, self.store.guarantees().store, operation, message)
         })?;
-        let known = self.note(election, Box::new(record), found.revision);
+        let known = self.note(election, Box::new(record), found.revision, asked, found.age);
         let mut sight = self.sight(Some(&known), found.age);
         if let Some(life_sign) = known.record.life_sign() {
             sight.holder_dead = self.store.is_dead(life_sign).await;
@@ -240,13 +265,14 @@ impl<S: VersionedStore> Shared<S> {
         over: Option<&Revision>,
     ) -> Result<bool, StoreError> {
         let bytes = record.encode();
+        let asked = self.clock.now();
         let written = match over {
             None => self.store.create(election, bytes).await?,
             Some(revision) => self.store.replace(election, bytes, revision).await?,
         };
         match written {
             Written::Written(revision) => {
-                self.note(election, record, revision);
+                self.note(election, record, revision, asked, Age::AtLeast(Duration::ZERO));
                 Ok(true)
             }
             Written::Conflict => {
@@ -309,24 +335,17 @@ impl<S: VersionedStore> Shared<S> {
         Ok(decision)
     }
 
-    /// Waits as long as the answers of one call may be held up by those of them that do not come: half of what a
-    /// leader waits for a renewal by default (a sixth of the ttl), so that it still hears the others.
-    fn limit(&self, renewals: &[Renew]) -> Sleep {
-        let shortest = renewals.iter().map(|renewal| renewal.lease.ttl).min().unwrap_or_default();
-        self.clock.sleep_until(self.clock.now().plus(shortest / 12))
-    }
-
-    fn no_answer(&self) -> StoreError {
-        let message = "no answer before the others of the same call had to be told theirs";
-        StoreError::new(ErrorKind::Timeout, self.store.guarantees().store, "renew", message)
-    }
-
     async fn renew(&self, renewal: &Renew) -> Result<Renewal, StoreError> {
         let election = &renewal.lease.election;
         // Our own last write is still the present version, most of the time: one request instead of two.
         let known = self.known().get(election).cloned();
         if let Some(known) = known {
-            let sight = self.sight(Some(&known), Age::Unknown);
+            let mut sight = self.sight(Some(&known), Age::Unknown);
+            if self.stretch_permille == 0 {
+                // The store's clock counts from when a write was applied, which was before we heard of it: without a
+                // look, a lease that may be over counts as over, so that none comes back that others saw end.
+                sight.watched = known.oldest_mark(self.clock.now());
+            }
             if let Decision::Write(record, answer) = record::renew(Some(&known.record), renewal, &sight)
                 && self.write(election, record, Some(&known.revision)).await?
             {
@@ -371,26 +390,13 @@ impl<S: VersionedStore> LeaseStore for Versioned<S> {
         if let [renewal] = renewals {
             return vec![self.shared.renew(renewal).await];
         }
-        // Each record is a write of its own; they go out side by side and come back in any order. In tasks of their own:
-        // the one that is not waited for any longer is not dropped in the middle of its write.
-        let calls = renewals.iter().cloned().enumerate().map(|(place, renewal)| {
+        // Each record is a write of its own.
+        let name = self.shared.store.guarantees().store;
+        let renew = |renewal: Renew| {
             let shared = Arc::clone(&self.shared);
-            async move { (place, tokio::spawn(async move { shared.renew(&renewal).await }).await) }
-        });
-        let mut calls = stream::iter(calls.collect::<Vec<_>>()).buffer_unordered(RENEWALS_AT_ONCE);
-        let mut answers: Vec<_> = renewals.iter().map(|_| None).collect();
-        let mut limit = self.shared.limit(renewals);
-        loop {
-            tokio::select! {
-                biased;
-                answered = calls.next() => match answered {
-                    Some((place, answer)) => answers[place] = answer.ok(),
-                    None => break,
-                },
-                () = &mut limit => break,
-            }
-        }
-        answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(self.shared.no_answer()))).collect()
+            async move { shared.renew(&renewal).await }
+        };
+        renew_together(renewals, &self.shared.clock, name, renew).await
     }
 
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
@@ -435,9 +441,6 @@ impl<S: VersionedStore> LeaseStore for Versioned<S> {
     }
 }
 
-/// Renewals under way at once in one call.
-const RENEWALS_AT_ONCE: usize = 64;
-
 #[async_trait]
 impl<S: VersionedStore> Operator for Versioned<S> {
     async fn list(&self, prefix: &str) -> Result<Vec<ElectionName>, StoreError> {
@@ -471,3 +474,7 @@ impl<S: VersionedStore> Operator for Versioned<S> {
         Ok(None)
     }
 }
+
+#[cfg(test)]
+#[path = "versioned_test.rs"]
+mod tests;

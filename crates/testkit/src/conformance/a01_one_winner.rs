@@ -21,7 +21,8 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
             // Handles are open and everybody is ready: the bids meet.
             barrier.wait().await;
             let answer = candidate.answer_to(&election, &bid).await;
-            (candidate.id, bid.id, answer)
+            // The candidate lives on: some stores free what it holds when it ends.
+            (candidate, bid.id, answer)
         }));
     }
     let mut winners = Vec::new();
@@ -32,15 +33,18 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
             (candidate, _, Acquisition::Refused(record)) => refusals.push((candidate, record)),
         }
     }
-    assert_eq!(winners.len(), 1, "winners of one election: {winners:?}");
+    let tokens: Vec<_> = winners.iter().map(|(winner, _, lease)| (&winner.id, lease.token)).collect();
+    assert_eq!(winners.len(), 1, "winners of one election: {tokens:?}");
     let (winner, id, lease) = &winners[0];
     assert_eq!(refusals.len(), BIDS - 1);
     for (candidate, record) in refusals {
         let holder = record.leader().map(|holder| (&holder.candidate, holder.bid));
         assert_eq!(
             (holder, &record.state, record.token),
-            (Some((winner, *id)), &RecordState::Held, lease.token),
-            "{candidate} was refused for another reason than {winner}"
+            (Some((&winner.id, *id)), &RecordState::Held, lease.token),
+            "{} was refused for another reason than {}",
+            candidate.id,
+            winner.id
         );
     }
     Ok(())

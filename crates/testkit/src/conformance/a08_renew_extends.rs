@@ -26,7 +26,7 @@ async fn extends_and_counts(cx: &Arc<Cx>) {
         lease = first.renew(&lease).await;
         let after = first.record(&election).await.time_left;
         assert!(
-            after > before.map(|left| left + cx.ttl() / 4),
+            after > before.map(|left| left + cx.ttl() / 10),
             "renewal {count} did not raise the time left: {before:?}, then {after:?}"
         );
         assert_eq!(

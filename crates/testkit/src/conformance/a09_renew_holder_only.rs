@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_core::store::RecordState;
+use tenure_core::store::{ExpiryClock, RecordState};
 
 use super::cx::{Checked, Cx, assert_unchanged};
 
@@ -10,6 +10,7 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     by_somebody_else(&cx).await;
     by_an_old_term(&cx).await;
     after_expiry(&cx).await;
+    after_expiry_through_a_late_look(&cx).await;
     after_deletion(&cx).await;
     Ok(())
 }
@@ -71,6 +72,24 @@ async fn after_expiry(cx: &Arc<Cx>) {
     second.renew(&taken).await;
 }
 
+/// A handle that first saw the lease when it was old must not take it for a young one.
+async fn after_expiry_through_a_late_look(cx: &Arc<Cx>) {
+    let election = cx.election("late-look");
+    let (first, second) = (cx.candidate("first").await, cx.candidate("second").await);
+    if first.store.guarantees().clock == ExpiryClock::Observer {
+        // Whoever times leases himself counts from his own first look.
+        return;
+    }
+    let lease = first.win(&election).await;
+    let reconnected = cx.candidate("first").await;
+    cx.sleep(cx.ttl() / 2).await;
+    reconnected.record(&election).await;
+    second.wait_until_over(&election).await;
+    reconnected.lost(&reconnected.renewal(&lease)).await;
+    let state = second.record(&election).await.state;
+    assert_eq!(state, RecordState::Free, "a renewal after expiry brought the lease back");
+}
+
 async fn after_deletion(cx: &Arc<Cx>) {
     let Some(by_hand) = cx.fixture.by_hand() else {
         cx.leave_out("deletion by hand: the fixture cannot write past the store");
@@ -81,5 +100,7 @@ async fn after_deletion(cx: &Arc<Cx>) {
     let lease = first.win(&election).await;
     by_hand.put(&election, None).await;
     first.lost(&first.renewal(&lease)).await;
-    assert_eq!(first.read(&election).await, None, "a renewal brought back what was deleted");
+    assert_eq!(by_hand.get(&election).await, None, "a renewal brought back what was deleted");
+    let record = first.read(&election).await;
+    assert!(record.as_ref().is_none_or(|record| record.leader().is_none()), "somebody leads: {record:?}");
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use tenure_core::ElectionName;
 use tenure_core::store::{ErrorKind, StoreError};
 
@@ -14,8 +13,8 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     };
     let (first, second) = (cx.candidate("first").await, cx.candidate("second").await);
     let (election, other) = (cx.election("corrupt"), cx.election("other"));
-    first.win(&election).await;
-    first.win(&other).await;
+    first.win_lasting(&election).await;
+    first.win_lasting(&other).await;
     let (Some(good), Some(misplaced)) = (by_hand.get(&election).await, by_hand.get(&other).await) else {
         panic!("there is nothing in the place of a held record");
     };
@@ -30,7 +29,7 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     if misplaced != good {
         values.push(("the record of another election", misplaced));
     }
-    match from_the_future(&good) {
+    match by_hand.in_a_later_format(&good) {
         Some(future) => values.push(("a record of a later format", future)),
         None => cx.leave_out("a record from the future: the store's records name no format"),
     }
@@ -59,12 +58,4 @@ fn corrupt<T: std::fmt::Debug>(election: &ElectionName, what: &str, answer: Resu
             );
         }
     }
-}
-
-/// The same record in a format that is not there yet.
-fn from_the_future(record: &[u8]) -> Option<Vec<u8>> {
-    let mut record: Value = serde_json::from_slice(record).ok()?;
-    let format = record.get_mut("format")?;
-    *format = Value::from(format.as_u64()? + 1000);
-    serde_json::to_vec(&record).ok()
 }

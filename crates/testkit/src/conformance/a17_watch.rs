@@ -16,12 +16,12 @@ struct Watcher {
     follower: Candidate,
     election: ElectionName,
     changes: Changes,
-    /// A follower looks this often if nothing wakes it; a watch that is slower is of no use.
+    /// A follower of such leases looks this often if nothing wakes it; a watch that is slower is of no use.
     limit: Duration,
 }
 
 impl Watcher {
-    /// Returns the next change, if one comes in time.
+    /// Returns the next change, if one comes soon.
     async fn next(&mut self) -> Option<Change> {
         tokio::select! {
             biased;
@@ -29,7 +29,7 @@ impl Watcher {
                 assert!(change.is_some(), "the watch ended");
                 change
             }
-            () = self.cx.sleep(self.limit) => None,
+            () = self.cx.sleep(self.cx.ttl() / 6) => None,
         }
     }
 
@@ -64,16 +64,21 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
         assert!(wake != Wake::Push, "the store says that it wakes followers, but has no watch");
         return Err("the store wakes nobody: followers look");
     };
-    let mut watcher =
-        Watcher { cx: Arc::clone(&cx), follower, election: election.clone(), changes, limit: cx.ttl() / 6 };
+    let mut watcher = Watcher {
+        cx: Arc::clone(&cx),
+        follower,
+        election: election.clone(),
+        changes,
+        limit: cx.lasting() / 6,
+    };
     warm_up(&mut watcher, &first).await;
 
-    let lease = first.win(&election).await;
+    let lease = first.win_lasting(&election).await;
     let token = lease.token;
     watcher.sees("a new holder", |record| record.token == token && record.leader().is_some()).await;
     first.release(&lease).await;
     watcher.sees("a release", |record| record.token == token && record.state == RecordState::Free).await;
-    let lease = second.win(&election).await;
+    let lease = second.win_lasting(&election).await;
     let token = lease.token;
     watcher
         .sees("another holder", |record| {
@@ -87,9 +92,8 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     second.release(&lease).await;
     watcher.next().await;
     network.set(Trouble::None).await;
-    let lease = first.win(&election).await;
+    let lease = first.win_lasting(&election).await;
     let token = lease.token;
-    watcher.limit = cx.ttl() / 2;
     watcher.sees("a new holder after a reconnect", |record| record.token == token).await;
     assert!(network.troubled() > met, "the watch was not cut");
     Ok(())
@@ -99,7 +103,7 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
 async fn warm_up(watcher: &mut Watcher, first: &Candidate) {
     let other = watcher.cx.election("beside");
     for _ in 0..20 {
-        let lease = first.win(&other).await;
+        let lease = first.win_lasting(&other).await;
         first.release(&lease).await;
         if watcher.next().await.is_some() {
             return;

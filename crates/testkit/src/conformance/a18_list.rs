@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
 use tenure_core::ElectionName;
+use tenure_core::store::ErrorKind;
 
 use super::cx::{Checked, Cx, name};
 
@@ -13,14 +14,17 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     let first = cx.candidate("first").await;
     let unknown = cx.election("unknown");
     assert_eq!(first.read(&unknown).await, None, "an unknown election has a record");
-    if first.operator().is_none() {
+    let Some(operator) = first.operator() else {
         return Err("the store has no operator to list elections");
+    };
+    if operator.list("").await.is_err_and(|error| error.kind() == ErrorKind::Invalid) {
+        return Err("the store cannot list elections");
     }
     let elections: Vec<ElectionName> = (0..ELECTIONS).map(|i| cx.election(&format!("list/{i:04}"))).collect();
     stream::iter(elections.clone())
         .map(|election| {
             let first = first.clone();
-            async move { first.win(&election).await }
+            async move { first.win_lasting(&election).await }
         })
         .buffer_unordered(32)
         .for_each(|_| std::future::ready(()))

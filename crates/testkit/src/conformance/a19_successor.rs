@@ -22,13 +22,9 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     Ok(())
 }
 
-fn window(cx: &Cx) -> Duration {
-    cx.ttl() / 2
-}
-
-async fn hand_off(cx: &Cx, first: &Candidate, lease: &Lease, to: &CandidateId) {
+async fn hand_off(first: &Candidate, lease: &Lease, to: &CandidateId, window: Duration) {
     let mut release = first.release_of(lease);
-    release.next = Next::Successor { candidate: to.clone(), window: window(cx) };
+    release.next = Next::Successor { candidate: to.clone(), window };
     first.release_with(&release).await;
 }
 
@@ -37,7 +33,8 @@ async fn successor_comes(cx: &Arc<Cx>) {
     let (first, second, third) =
         (cx.candidate("first").await, cx.candidate("second").await, cx.candidate("third").await);
     let lease = first.win(&election).await;
-    hand_off(cx, &first, &lease, &second.id).await;
+    // A window that nobody waits for.
+    hand_off(&first, &lease, &second.id, cx.lasting()).await;
     for outsider in [&third, &first] {
         let record = outsider.refused(&election).await;
         let reserved = RecordState::Reserved { successor: Some(second.id.clone()) };
@@ -54,8 +51,9 @@ async fn successor_stays_away(cx: &Arc<Cx>) {
     let (first, third) = (cx.candidate("first").await, cx.candidate("third").await);
     let lease = first.win(&election).await;
     let begun = cx.now();
-    hand_off(cx, &first, &lease, &cx.candidate("second").await.id).await;
-    opens_after(cx, &election, &third, window(cx), begun).await;
+    let window = cx.ttl() / 2;
+    hand_off(&first, &lease, &cx.candidate("second").await.id, window).await;
+    opens_after(cx, &election, &third, window, begun).await;
 }
 
 async fn cool_down(cx: &Arc<Cx>) {
@@ -63,7 +61,7 @@ async fn cool_down(cx: &Arc<Cx>) {
     let (first, second) = (cx.candidate("first").await, cx.candidate("second").await);
     let lease = first.win(&election).await;
     let mut release = first.release_of(&lease);
-    release.next = Next::CoolDown(window(cx));
+    release.next = Next::CoolDown(cx.ttl());
     let begun = cx.now();
     first.release_with(&release).await;
     for candidate in [&first, &second] {
@@ -71,7 +69,7 @@ async fn cool_down(cx: &Arc<Cx>) {
         let reserved = RecordState::Reserved { successor: None };
         assert_eq!(state, reserved, "{} came in the cool-down", candidate.id);
     }
-    opens_after(cx, &election, &second, window(cx), begun).await;
+    opens_after(cx, &election, &second, cx.ttl(), begun).await;
 }
 
 async fn pause(cx: &Arc<Cx>) {

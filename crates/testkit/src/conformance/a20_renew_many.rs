@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, stream};
-use tenure_core::store::{Lease, Renewal};
+use tenure_core::store::{Bid, Lease, Renewal};
 
 use super::Stall;
 use super::cx::{Candidate, Checked, Cx};
@@ -19,7 +19,7 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     let leases: Vec<Lease> = stream::iter(0..LEASES)
         .map(|i| {
             let (first, election) = (first.clone(), cx.election(&format!("many-{i:04}")));
-            async move { first.win(&election).await }
+            async move { first.win_lasting(&election).await }
         })
         .buffered(32)
         .collect()
@@ -71,14 +71,16 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
 async fn one_hangs(cx: &Arc<Cx>, first: &Candidate, stall: &dyn Stall) {
     let mut leases = Vec::new();
     for i in 0..LEASES / 10 {
-        leases.push(first.win(&cx.election(&format!("hung-{i:04}"))).await);
+        // Not as long as the others: the store may let the whole call wait for a part of it.
+        let bid = Bid { ttl: cx.lasting() / 4, ..first.bid() };
+        leases.push(first.win_with(&cx.election(&format!("hung-{i:04}")), &bid).await);
     }
     let hung = leases.len() / 2;
     stall.stall(&leases[hung].election).await;
     let renewals: Vec<_> = leases.iter().map(|lease| first.renewal(lease)).collect();
     // A renew interval: whoever hears later than that has lost a try.
     let answers =
-        cx.within(cx.ttl() / 3, "renewals beside one that hangs", first.store.renew(&renewals)).await;
+        cx.within(cx.lasting() / 12, "renewals beside one that hangs", first.store.renew(&renewals)).await;
     for (i, answer) in answers.iter().enumerate() {
         match answer {
             Ok(Renewal::Renewed(..)) if i != hung => {}

@@ -15,10 +15,11 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     let election = cx.election("anchored");
     let first = cx.candidate_over("first", network.handle());
     let reader = cx.candidate("reader").await;
-    let apart = cx.ttl() / 4;
+    // Twice of what is forgiven below, so that a lease counted from another attempt shows; the lease outlasts it all.
+    let apart = cx.slack() * 2;
 
     // A bid whose answer was lost, and its repetition a good while later.
-    let mut bid = first.bid();
+    let mut bid = first.lasting_bid();
     let applied = bid.attempt;
     network.set(Trouble::AnswersLost).await;
     let sent = cx.now();
@@ -66,7 +67,7 @@ fn from(cx: &Cx, reader: &Candidate, record: &LeaseRecord, attempt: Attempt, sen
     assert_eq!(shown, Some(attempt), "the attempt in the record");
     let ends = record.time_left.map(|left| cx.now() + left);
     assert!(
-        ends >= Some(sent + cx.ttl() - cx.ttl() / 50),
+        ends >= Some(sent + cx.lasting() - cx.lasting() / 50),
         "the lease ends before the applied attempt's send + ttl: {:?} left",
         record.time_left
     );
@@ -75,7 +76,7 @@ fn from(cx: &Cx, reader: &Candidate, record: &LeaseRecord, attempt: Attempt, sen
         // Whoever times the record himself counts from his own first look.
         return;
     }
-    let latest = sent + cx.ttl() + guarantees.ttl_grain + cx.ttl() / 8;
+    let latest = sent + cx.lasting() + guarantees.ttl_grain + cx.slack();
     assert!(
         ends <= Some(latest),
         "the lease is not counted from the applied attempt: {:?} left",

@@ -31,12 +31,12 @@ pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     match cx.fixture.by_hand() {
         None => cx.leave_out("an older copy restored: the fixture cannot write past the store"),
         Some(by_hand) => {
-            let older = by_hand.get(&election).await;
+            let older = by_hand.copy(&election).await;
             win_above(last).await;
             last = win_above(FencingToken(last.0 + 1000)).await;
-            by_hand.put(&election, older).await;
+            by_hand.restore(&election, older).await;
             last = win_above(last).await;
-            by_hand.put(&election, None).await;
+            by_hand.restore(&election, None).await;
             last = win_above(last).await;
         }
     }

@@ -139,16 +139,16 @@ async fn not_in_a_later_term(cx: &Arc<Cx>) {
 async fn runs_out(cx: &Arc<Cx>) {
     let election = cx.election("runs-out");
     let (first, operator) = (cx.candidate("first").await, cx.candidate("operator").await);
-    let lease = first.win(&election).await;
+    let lease = first.win_lasting(&election).await;
     let mut request = resign(cx, lease.token);
-    request.expires_in = cx.ttl() / 4;
+    request.expires_in = cx.ttl() / 2;
     let requested = ask(cx, &operator, &election, &request).await;
     assert_eq!(requested, Requested::Accepted(lease.token));
     // Whoever times it himself begins with the first look.
     operator.record(&election).await;
     let (lease, came) = brought(&first, &lease, None).await;
     assert_eq!(came, Some(request.id));
-    cx.sleep(cx.ttl() / 2).await;
+    cx.sleep(cx.ttl() * 3 / 4).await;
     let (_, came) = brought(&first, &lease, None).await;
     assert_eq!(came, None, "a request outlived its time");
 }

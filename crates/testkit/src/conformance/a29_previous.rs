@@ -78,12 +78,12 @@ async fn unknown(cx: &Arc<Cx>, candidate: &Candidate) {
     let election = cx.election("lost");
     let lease = candidate.win(&election).await;
     candidate.release(&lease).await;
-    let older = by_hand.get(&election).await;
+    let older = by_hand.copy(&election).await;
     let lease = candidate.win(&election).await;
     candidate.release(&lease).await;
 
     for (what, value) in [("an older copy was restored", older), ("everything was lost", None)] {
-        by_hand.put(&election, value).await;
+        by_hand.restore(&election, value).await;
         let lease = win_above(candidate, &election, lease.token).await;
         assert_eq!(lease.previous, None, "{what}: somebody may have led");
         candidate.release(&lease).await;

@@ -49,6 +49,11 @@ impl Cx {
         self.fixture.ttl()
     }
 
+    /// The ttl of leases that must outlast the whole property, however slow the machine is: those that nobody waits for.
+    pub(super) fn lasting(&self) -> Duration {
+        (self.ttl() * 20).max(Duration::from_secs(60))
+    }
+
     /// What a call, a timer and a coarse clock of the store may cost on top of what is measured.
     pub(super) fn slack(&self) -> Duration {
         self.ttl() / 2
@@ -131,6 +136,11 @@ impl Candidate {
         }
     }
 
+    /// Makes a bid for a lease that [outlasts the property](Cx::lasting).
+    pub(super) fn lasting_bid(&self) -> Bid {
+        Bid { ttl: self.cx.lasting(), ..self.bid() }
+    }
+
     /// Sends a bid until it is answered: losing a race again and again is no answer.
     pub(super) async fn answer_to(&self, election: &ElectionName, bid: &Bid) -> Acquisition {
         let mut bid = bid.clone();
@@ -155,6 +165,11 @@ impl Candidate {
     /// Bids and must win.
     pub(super) async fn win(&self, election: &ElectionName) -> Lease {
         self.win_with(election, &self.bid()).await
+    }
+
+    /// Bids for a lease that [outlasts the property](Cx::lasting), and must win.
+    pub(super) async fn win_lasting(&self, election: &ElectionName) -> Lease {
+        self.win_with(election, &self.lasting_bid()).await
     }
 
     pub(super) async fn win_with(&self, election: &ElectionName, bid: &Bid) -> Lease {

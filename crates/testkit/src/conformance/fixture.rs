@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use serde_json::Value;
 use tenure_core::store::{ErrorKind, LeaseStore};
 use tenure_core::{Clock, ElectionName};
 
@@ -90,6 +91,24 @@ pub trait ByHand: Send + Sync {
 
     /// Puts `bytes` into the record's place, or removes what is there.
     async fn put(&self, election: &ElectionName, bytes: Option<Vec<u8>>);
+
+    /// Returns all that the store keeps about an election; more than the record's place in stores that keep more.
+    async fn copy(&self, election: &ElectionName) -> Option<Vec<u8>> {
+        self.get(election).await
+    }
+
+    /// Puts back what [`copy`](Self::copy) gave, or removes everything.
+    async fn restore(&self, election: &ElectionName, copy: Option<Vec<u8>>) {
+        self.put(election, copy).await;
+    }
+
+    /// Returns what stands in the record's place as a later version would write it: in a format that is not there yet.
+    fn in_a_later_format(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut record: Value = serde_json::from_slice(bytes).ok()?;
+        let format = record.get_mut("format")?;
+        *format = Value::from(format.as_u64()? + 1000);
+        serde_json::to_vec(&record).ok()
+    }
 }
 
 /// Restarts the store while its candidates live on.

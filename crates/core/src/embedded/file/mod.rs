@@ -24,7 +24,7 @@ use async_trait::async_trait;
 
 use self::directory::Directory;
 use self::failure::failure;
-use self::layout::Layout;
+use self::layout::{Layout, number_name, numbers_in};
 use self::place::Allowed;
 pub use self::repair::Repaired;
 use crate::clock::{Clock, SystemClock};
@@ -106,6 +106,18 @@ impl FileStore {
         let inner = &self.leases.inner().inner;
         let duplicate = inner.life.duplicate();
         duplicate.map_err(|error| failure("open", "duplicate the life file in", &inner.layout.openers, error))
+    }
+
+    /// Returns the file of the election's newest record, or, if there is none, of its first one; the folder around it
+    /// holds this election's records and nothing else. For tests that write past the store.
+    ///
+    /// # Errors
+    /// As every read.
+    #[doc(hidden)]
+    pub fn record_file(&self, election: &ElectionName) -> Result<PathBuf, StoreError> {
+        let folder = self.leases.inner().inner.layout.election(election);
+        let numbers = numbers_in(&folder).map_err(|error| failure("read", "look into", &folder, error))?;
+        Ok(folder.join(number_name(numbers.last().copied().unwrap_or(1))))
     }
 
     /// Mends an election whose record cannot be understood: afterwards it is free, and its next token is above every

@@ -56,6 +56,7 @@ pub use entries::Keys;
 
 use super::record::parts::{Asking, Kept, Paused};
 use super::record::{self, Decision};
+use super::together::renew_together;
 use super::ttl_store::{ChangedKeys, TtlStore};
 use super::{
     Acquisition, Bid, Change, Changes, ControlRequest, ErrorKind, Guarantees, LeaseRecord, LeaseStore,
@@ -73,9 +74,6 @@ pub const SUCCESS_KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 /// How often a write is decided anew after somebody else was first. Every conflict means that another write succeeded,
 /// so that the store as a whole gets on; a caller that loses this often hears `Conflict`.
 const CONFLICTS: usize = 16;
-
-/// Renewals under way at once in one call.
-const RENEWALS_AT_ONCE: usize = 64;
 
 /// Leases on a [`TtlStore`]; clones share what they know.
 ///
@@ -112,7 +110,8 @@ impl<S: TtlStore> Ttl<S> {
         Self::with_clock(store, Arc::new(SystemClock))
     }
 
-    /// Makes leases of `store`; `clock` gives the wall-clock times that people read, and decides nothing.
+    /// Makes leases of `store`; `clock` gives the wall-clock times that people read and limits
+    /// how long one renewal may hold up the others of its call; no lease ends by it.
     pub fn with_clock(store: S, clock: Arc<dyn Clock>) -> Self {
         let shared = Shared { store, clock, known: Mutex::default() };
         Self { shared: Arc::new(shared) }
@@ -132,15 +131,17 @@ impl<S: TtlStore> LeaseStore for Ttl<S> {
     }
 
     async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
-        // Each is a write of its own; they go out side by side, and one that hangs holds up one place, not the queue.
-        let calls: Vec<_> = renewals
-            .iter()
-            .enumerate()
-            .map(|(place, renewal)| async move { (place, self.shared.renew(renewal).await) })
-            .collect();
-        let mut answers: Vec<_> = stream::iter(calls).buffer_unordered(RENEWALS_AT_ONCE).collect().await;
-        answers.sort_by_key(|(place, _)| *place);
-        answers.into_iter().map(|(_, answer)| answer).collect()
+        // Alone, nobody is held up.
+        if let [renewal] = renewals {
+            return vec![self.shared.renew(renewal).await];
+        }
+        // Each is a write of its own.
+        let name = self.shared.store.guarantees().store;
+        let renew = |renewal: Renew| {
+            let shared = Arc::clone(&self.shared);
+            async move { shared.renew(&renewal).await }
+        };
+        renew_together(renewals, &self.shared.clock, name, renew).await
     }
 
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
