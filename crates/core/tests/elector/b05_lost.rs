@@ -35,7 +35,10 @@ async fn a_lease_that_another_took_over_is_lost_at_once_and_the_loser_stands_by(
     world.take_away().await;
     let events = ears.term_ended().await;
     assert!(world.time_of(events.last().unwrap()) <= secs(12) + LATENCY + TICK);
-    assert_eq!(in_short(&events), ["leader -", "term ended 1: lost"]);
+    // Whether the other one leads already when the loss is seen is a matter of microseconds.
+    let events = in_short(&events);
+    assert!(events[0] == "leader -" || events[0] == "leader b", "{events:?}");
+    assert_eq!(events[1..], ["term ended 1: lost"]);
     world.leads(&b).await;
     assert!(world.now() <= secs(12) + LATENCY + TICK);
     world.sleep(secs(100)).await;
