@@ -10,7 +10,9 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{Clock, SystemClock};
-use crate::elector::{Elector, ElectorHandle, Leadership, Limit, Settings, StartError};
+use crate::elector::{
+    Elector, ElectorHandle, InvalidSettings, Leadership, Limit, Settings, StartError, Timing,
+};
 use crate::identity::StableIdentity;
 use crate::name::{CandidateId, ElectionName};
 use crate::random::Random;
@@ -37,6 +39,8 @@ pub(crate) struct Shared {
     settings: Settings,
     renewals: Renewals,
     closing: AtomicBool,
+    /// Worked out once for all electors that take the settings of these elections.
+    timing: OnceLock<Arc<Timing>>,
     /// The highest token seen of each election, over all its electors: the floor of the next bid.
     floors: Mutex<BTreeMap<ElectionName, FencingToken>>,
     running: Mutex<BTreeMap<ElectionName, ElectorHandle>>,
@@ -224,6 +228,7 @@ impl ElectionsBuilder {
             settings: self.settings,
             renewals,
             closing: AtomicBool::new(false),
+            timing: OnceLock::new(),
             floors: Mutex::default(),
             running: Mutex::default(),
         };
@@ -261,6 +266,18 @@ impl Shared {
 
     pub(crate) fn leave(&self, election: &ElectionName) {
         self.running().remove(election);
+    }
+
+    /// Works out and checks how an elector keeps time.
+    pub(crate) fn timing(&self, settings: &Settings) -> Result<Arc<Timing>, InvalidSettings> {
+        let resolve = || settings.resolve(&self.store.guarantees()).map(Arc::new);
+        if *settings != self.settings {
+            return resolve();
+        }
+        match self.timing.get() {
+            Some(timing) => Ok(Arc::clone(timing)),
+            None => resolve().map(|timing| Arc::clone(self.timing.get_or_init(|| timing))),
+        }
     }
 
     pub(crate) fn floor(&self, election: &ElectionName) -> FencingToken {

@@ -93,7 +93,7 @@ impl Worker {
                 Woken::Ended => return self.withdraw(bidding).await,
                 Woken::Answered(outcome) => outcome,
                 Woken::Bid => {
-                    self.board.status.send_modify(|status| status.attempts = attempts);
+                    self.board.status.change(|status| status.attempts = attempts);
                     match self.bid(&mut bidding, limit).await {
                         Some(outcome) => outcome,
                         None => return self.withdraw(bidding).await,

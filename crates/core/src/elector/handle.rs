@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, oneshot};
 
 use super::event::{EventLog, Events};
 use super::leadership::Permit;
-use super::status::{ElectionStatus, ElectorState, Health};
+use super::status::{ElectionStatus, ElectorState, Health, StatusCell, Statuses};
 use crate::clock::Clock;
 use crate::name::CandidateId;
 
@@ -89,7 +89,7 @@ impl Mailbox {
 
 /// Where the loop leaves what its handles ask without waiting for it.
 pub(crate) struct Board {
-    pub(crate) status: watch::Sender<ElectionStatus>,
+    pub(crate) status: StatusCell,
     pub(crate) events: Arc<EventLog>,
     pub(crate) clock: Arc<dyn Clock>,
     permit: Mutex<Option<Permit>>,
@@ -101,7 +101,7 @@ pub(crate) struct Board {
 impl Board {
     pub(crate) fn new(status: ElectionStatus, clock: Arc<dyn Clock>, runtime: Handle, once: bool) -> Self {
         Self {
-            status: watch::Sender::new(status),
+            status: StatusCell::new(status),
             events: Arc::new(EventLog::default()),
             clock,
             permit: Mutex::new(None),
@@ -167,7 +167,7 @@ impl ElectorHandle {
     /// Waits until the elector has stopped.
     pub(crate) async fn stopped(&self) {
         let mut statuses = self.statuses();
-        // An error means that the loop is gone.
+        // An error says that it has stopped, too.
         drop(statuses.wait_for(|status| status.state == ElectorState::Stopped).await);
     }
 
@@ -182,13 +182,13 @@ impl ElectorHandle {
     /// Returns the latest status, without asking the store.
     #[must_use]
     pub fn status(&self) -> ElectionStatus {
-        self.board.status.borrow().clone()
+        self.board.status.look().clone()
     }
 
     /// Returns the latest status as something to wait on.
     #[must_use]
-    pub fn statuses(&self) -> watch::Receiver<ElectionStatus> {
-        self.board.status.subscribe()
+    pub fn statuses(&self) -> Statuses {
+        Statuses::of(&self.board)
     }
 
     /// Begins to listen to events, from now on.
@@ -205,13 +205,8 @@ impl ElectorHandle {
     {
         let mut statuses = self.statuses();
         self.board.runtime.spawn(async move {
-            while statuses.changed().await.is_ok() {
-                let status = statuses.borrow_and_update().clone();
-                let stopped = status.state == ElectorState::Stopped;
+            while let Ok(status) = statuses.changed().await {
                 f(status).await;
-                if stopped {
-                    return;
-                }
             }
         });
     }
@@ -219,7 +214,7 @@ impl ElectorHandle {
     /// Judges whether the elector does its job: unhealthy if its loop or the store is silent for longer than `limit`.
     #[must_use]
     pub fn health(&self, limit: Duration) -> Health {
-        self.board.status.borrow().health(self.board.clock.now(), limit)
+        self.board.status.look().health(self.board.clock.now(), limit)
     }
 
     /// Ends the present term; somebody else may lead. Completes when the work has stopped and the release went out.
@@ -264,6 +259,6 @@ impl ElectorHandle {
 
 impl fmt::Debug for ElectorHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ElectorHandle({:?})", *self.board.status.borrow())
+        write!(f, "ElectorHandle({:?})", *self.board.status.look())
     }
 }

@@ -55,7 +55,7 @@ impl Worker {
         let token = lease.token;
         // Before the status: whoever reads there that it leads may ask for permission at once.
         self.board.set_permit(Permit::of(&term));
-        self.board.status.send_modify(|status| {
+        self.board.status.change(|status| {
             status.state = ElectorState::Leading;
             status.leader = Some(self.shared.candidate.clone());
             status.token = token;
@@ -204,7 +204,7 @@ impl Worker {
         self.store_answered();
         let lease = &reign.renewer.lease;
         let (count, total) = (lease.renew_count, lease.renew_total);
-        self.board.status.send_modify(|status| {
+        self.board.status.change(|status| {
             status.renewals = count;
             status.renew_total = total;
         });
@@ -259,13 +259,13 @@ impl Worker {
     /// Ends a term: permission off, wait for the work, publish, release. There is no other way out of a term.
     pub(crate) async fn end_term(&mut self, mut reign: Reign, reason: EndReason) {
         reign.term.cancel();
-        self.board.status.send_modify(|status| status.state = ElectorState::Draining);
+        self.board.status.change(|status| status.state = ElectorState::Draining);
         reign.work.end(&mut self.callbacks, &reason);
         let may_hold_lease = self.drain(&mut reign, &reason).await;
         self.count_short_term(&reign, &reason);
         let token = reign.term.token;
         self.seen = self.seen.max(token);
-        self.board.status.send_modify(|status| {
+        self.board.status.change(|status| {
             status.state = ElectorState::Following;
             status.overrun = false;
             if status.leader.as_ref() == Some(&self.shared.candidate) {
@@ -353,7 +353,7 @@ impl Worker {
 
     fn overran(&self, reign: &Reign) {
         tracing::error!(election = %self.election, token = %reign.term.token, "work of an ended term still runs");
-        self.board.status.send_modify(|status| status.overrun = true);
+        self.board.status.change(|status| status.overrun = true);
         self.publish(EventKind::Overrun { token: reign.term.token });
     }
 

@@ -43,7 +43,7 @@ pub use event::{ElectionEvent, EndReason, EventKind, Events, Heard};
 pub use handle::{CommandError, ElectorHandle};
 pub use leadership::{Leadership, NotLeader, Permit};
 pub use settings::{InvalidSettings, OnElectedFailure, OnOverrun, Profile, Settings, Timing};
-pub use status::{ElectionStatus, ElectorState, Health};
+pub use status::{ElectionStatus, ElectorState, ElectorStopped, Health, Statuses};
 
 use callbacks::Callbacks;
 use follower::Campaign;
@@ -229,7 +229,7 @@ impl Elector {
         let done = Box::new(move || slot.lock().unwrap_or_else(PoisonError::into_inner).is_some());
         let handle = self.start_with(Limit::Never, false, Some(done))?;
         let mut statuses = handle.statuses();
-        // An error means that the loop is gone, with its runtime.
+        // An error says that it has stopped, too.
         drop(statuses.wait_for(|status| status.state == ElectorState::Stopped).await);
         let value = result.lock().unwrap_or_else(PoisonError::into_inner).take();
         value.map_or(Err(RunError::Stopped), |value| value.map_err(RunError::Panicked))
@@ -284,8 +284,7 @@ impl Elector {
         let shared = self.shared;
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let election = ElectionName::new(&self.name)?;
-        let guarantees = shared.store.guarantees();
-        let timing = self.settings.resolve(&guarantees)?;
+        let timing = shared.timing(&self.settings)?;
         let seat = Seat::take(&shared.candidate, &election)
             .ok_or_else(|| StartError::AlreadyStanding(election.clone()))?;
         let status = ElectionStatus {
@@ -311,10 +310,10 @@ impl Elector {
         }
         let worker = Worker {
             seen: shared.floor(&election),
-            wake: guarantees.wake,
+            wake: shared.store.guarantees().wake,
             shared,
             election,
-            timing: Arc::new(timing),
+            timing,
             board,
             commands,
             stopping: false,
@@ -387,22 +386,19 @@ impl Worker {
     /// The loop will turn again at `next` at the latest.
     fn turn(&self, next: Moment) {
         // For whoever asks for health; nobody is woken by it.
-        self.board.status.send_if_modified(|status| {
-            status.next_turn = next;
-            false
-        });
+        self.board.status.change_quietly(|status| status.next_turn = next);
     }
 
     fn store_answered(&self) {
         let now = self.shared.clock.now();
-        self.board.status.send_modify(|status| {
+        self.board.status.change(|status| {
             status.last_answer = Some(now);
             status.last_error = None;
         });
     }
 
     fn store_failed(&self, error: &StoreError) {
-        self.board.status.send_modify(|status| status.last_error = Some(error.to_string()));
+        self.board.status.change(|status| status.last_error = Some(error.to_string()));
     }
 
     /// Takes in what a record shows about who leads.
@@ -413,11 +409,11 @@ impl Worker {
         }
         let token = record.token;
         let changed = {
-            let status = self.board.status.borrow();
+            let status = self.board.status.look();
             status.leader != leader || (leader.is_some() && status.token != token)
         };
         if changed {
-            self.board.status.send_modify(|status| {
+            self.board.status.change(|status| {
                 status.leader.clone_from(&leader);
                 status.token = status.token.max(token);
             });
@@ -447,7 +443,7 @@ impl Drop for Worker {
         drop(self.seat.take());
         self.publish(EventKind::Stopped);
         self.board.events.close();
-        self.board.status.send_modify(|status| status.state = ElectorState::Stopped);
+        self.board.status.change(|status| status.state = ElectorState::Stopped);
         self.commands.close();
     }
 }

@@ -1,7 +1,13 @@
 //! The latest value of what an elector knows, for display.
 
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
+use super::handle::Board;
 use crate::clock::Moment;
 use crate::name::{CandidateId, ElectionName};
 use crate::token::FencingToken;
@@ -90,5 +96,102 @@ impl ElectionStatus {
             );
         }
         Health { healthy: problems.is_empty(), problems, last_error: self.last_error.clone(), since_answer }
+    }
+}
+
+/// The latest status, and how often it changed.
+#[derive(Debug)]
+pub(crate) struct StatusCell {
+    status: Mutex<ElectionStatus>,
+    changes: AtomicU64,
+    changed: Notify,
+}
+
+impl StatusCell {
+    pub(crate) fn new(status: ElectionStatus) -> Self {
+        Self { status: Mutex::new(status), changes: AtomicU64::new(0), changed: Notify::new() }
+    }
+
+    pub(crate) fn look(&self) -> MutexGuard<'_, ElectionStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the status and wakes whoever waits for a change.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut ElectionStatus)) {
+        change(&mut self.look());
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.changed.notify_waiters();
+    }
+
+    /// Changes what nobody waits for.
+    pub(crate) fn change_quietly(&self, change: impl FnOnce(&mut ElectionStatus)) {
+        change(&mut self.look());
+    }
+}
+
+/// The elector has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the elector has stopped")]
+pub struct ElectorStopped;
+
+/// A place in the sequence of statuses, of which some may be skipped.
+pub struct Statuses {
+    board: Arc<Board>,
+    seen: u64,
+}
+
+impl fmt::Debug for Statuses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Statuses({:?})", *self.board.status.look())
+    }
+}
+
+impl Statuses {
+    pub(crate) fn of(board: &Arc<Board>) -> Self {
+        Self { board: Arc::clone(board), seen: board.status.changes.load(Ordering::Acquire) }
+    }
+
+    /// Returns the latest status.
+    #[must_use]
+    pub fn latest(&self) -> ElectionStatus {
+        self.board.status.look().clone()
+    }
+
+    /// Waits for a status that is newer than the last one that was waited for.
+    ///
+    /// # Errors
+    /// If the elector has stopped and that was seen already: nothing follows.
+    pub async fn changed(&mut self) -> Result<ElectionStatus, ElectorStopped> {
+        let board = Arc::clone(&self.board);
+        loop {
+            let mut changed = std::pin::pin!(board.status.changed.notified());
+            // Registered before looking: a change between the look and the wait wakes us.
+            changed.as_mut().enable();
+            let changes = board.status.changes.load(Ordering::Acquire);
+            let status = self.latest();
+            if changes != self.seen {
+                self.seen = changes;
+                return Ok(status);
+            }
+            if status.state == ElectorState::Stopped {
+                return Err(ElectorStopped);
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits for a status that is `wanted`, which may be the present one.
+    ///
+    /// # Errors
+    /// If the elector has stopped without it.
+    pub async fn wait_for(
+        &mut self,
+        mut wanted: impl FnMut(&ElectionStatus) -> bool,
+    ) -> Result<ElectionStatus, ElectorStopped> {
+        let mut status = self.latest();
+        while !wanted(&status) {
+            status = self.changed().await?;
+        }
+        Ok(status)
     }
 }
