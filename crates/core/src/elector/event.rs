@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 
+use super::handle::Board;
 use crate::name::{CandidateId, ElectionName, RequestId};
 use crate::store::StoreError;
 use crate::token::FencingToken;
@@ -209,14 +210,6 @@ impl EventLog {
         self.log().closed = true;
         self.arrived.notify_waiters();
     }
-
-    pub(crate) fn listen(self: &Arc<Self>) -> Events {
-        let mut log = self.log();
-        log.listeners += 1;
-        let next = log.next;
-        drop(log);
-        Events { log: Arc::clone(self), next }
-    }
 }
 
 /// What a listener gets.
@@ -229,24 +222,38 @@ pub enum Heard {
 }
 
 /// A listener's place in the sequence of events.
-#[derive(Debug)]
 pub struct Events {
-    log: Arc<EventLog>,
+    board: Arc<Board>,
     next: u64,
 }
 
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Events(from {})", self.next)
+    }
+}
+
 impl Events {
+    /// Listens from now on.
+    pub(crate) fn of(board: &Arc<Board>) -> Self {
+        let mut log = board.events.log();
+        log.listeners += 1;
+        let next = log.next;
+        drop(log);
+        Self { board: Arc::clone(board), next }
+    }
+
     /// Waits for the next event; `None` after the elector has stopped and everything was heard.
     pub async fn next(&mut self) -> Option<Heard> {
-        let log = Arc::clone(&self.log);
+        let board = Arc::clone(&self.board);
         loop {
             // Registered before looking: an event between the look and the wait wakes us.
-            let mut arrived = std::pin::pin!(log.arrived.notified());
+            let mut arrived = std::pin::pin!(board.events.arrived.notified());
             arrived.as_mut().enable();
             if let Some(heard) = self.take() {
                 return Some(heard);
             }
-            if log.log().closed {
+            if board.events.log().closed {
                 return None;
             }
             arrived.await;
@@ -259,7 +266,7 @@ impl Events {
     }
 
     fn take(&mut self) -> Option<Heard> {
-        let log = self.log.log();
+        let log = self.board.events.log();
         let first = log.next - log.kept.len() as u64;
         if self.next < first {
             let missed = first - self.next;
@@ -275,7 +282,7 @@ impl Events {
 
 impl Drop for Events {
     fn drop(&mut self) {
-        let mut log = self.log.log();
+        let mut log = self.board.events.log();
         log.listeners -= 1;
         if log.listeners == 0 {
             log.kept.clear();
@@ -296,11 +303,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_listener_hears_everything_in_order_from_when_it_began() {
-        let log = Arc::new(EventLog::default());
-        publish(&log, 3);
-        let mut events = log.listen();
-        publish(&log, 2);
-        log.close();
+        let board = Board::for_tests();
+        publish(&board.events, 3);
+        let mut events = Events::of(&board);
+        publish(&board.events, 2);
+        board.events.close();
         for wanted in [3, 4] {
             assert!(matches!(events.next().await, Some(Heard::Event(event)) if event.sequence == wanted));
         }
@@ -309,18 +316,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_listener_that_never_reads_learns_how_much_it_missed_and_delays_nobody() {
-        let log = Arc::new(EventLog::default());
-        let mut events = log.listen();
-        publish(&log, KEPT as u64 + 7);
+        let board = Board::for_tests();
+        let mut events = Events::of(&board);
+        publish(&board.events, KEPT as u64 + 7);
         assert!(matches!(events.next().await, Some(Heard::Missed(7))));
         assert!(matches!(events.next().await, Some(Heard::Event(event)) if event.sequence == 7));
     }
 
-    #[test]
-    fn nothing_is_kept_while_nobody_listens() {
-        let log = Arc::new(EventLog::default());
-        drop(log.listen());
-        publish(&log, 10);
-        assert!(log.log().kept.is_empty());
+    #[tokio::test]
+    async fn nothing_is_kept_while_nobody_listens() {
+        let board = Board::for_tests();
+        drop(Events::of(&board));
+        publish(&board.events, 10);
+        assert!(board.events.log().kept.is_empty());
     }
 }

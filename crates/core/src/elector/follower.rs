@@ -203,7 +203,7 @@ impl Worker {
         loop {
             tokio::select! {
                 biased;
-                command = self.commands.recv() => {
+                command = self.board.commands.recv() => {
                     self.obey_as_follower(command);
                     if self.stopping {
                         return None;
@@ -316,7 +316,7 @@ impl Worker {
         loop {
             tokio::select! {
                 biased;
-                command = self.commands.recv() => {
+                command = self.board.commands.recv() => {
                     self.obey_as_follower(command);
                     if self.stopping {
                         return false;
@@ -357,7 +357,7 @@ impl Worker {
             self.turn(wake_at);
             tokio::select! {
                 biased;
-                command = self.commands.recv() => {
+                command = self.board.commands.recv() => {
                     self.obey_as_follower(command);
                     if self.stopping {
                         return Woken::Ended;

@@ -90,7 +90,8 @@ impl Mailbox {
 /// Where the loop leaves what its handles ask without waiting for it.
 pub(crate) struct Board {
     pub(crate) status: StatusCell,
-    pub(crate) events: Arc<EventLog>,
+    pub(crate) events: EventLog,
+    pub(crate) commands: Mailbox,
     pub(crate) clock: Arc<dyn Clock>,
     permit: Mutex<Option<Permit>>,
     runtime: Handle,
@@ -102,12 +103,34 @@ impl Board {
     pub(crate) fn new(status: ElectionStatus, clock: Arc<dyn Clock>, runtime: Handle, once: bool) -> Self {
         Self {
             status: StatusCell::new(status),
-            events: Arc::new(EventLog::default()),
+            events: EventLog::default(),
+            commands: Mailbox::default(),
             clock,
             permit: Mutex::new(None),
             runtime,
             once,
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests() -> Arc<Self> {
+        let name = |name: &str| name.to_owned();
+        let status = ElectionStatus {
+            election: name("e").try_into().expect("a name"),
+            candidate: name("c").try_into().expect("a name"),
+            state: ElectorState::Following,
+            leader: None,
+            token: crate::token::FencingToken::ZERO,
+            attempts: 0,
+            terms: 0,
+            renewals: 0,
+            renew_total: 0,
+            last_answer: None,
+            last_error: None,
+            next_turn: crate::clock::Moment::default(),
+            overrun: false,
+        };
+        Arc::new(Self::new(status, Arc::new(crate::clock::SystemClock), Handle::current(), false))
     }
 
     /// Shows the permit of a term that begins; that of the term before has ended for good.
@@ -120,13 +143,12 @@ impl Board {
 #[derive(Clone)]
 pub struct ElectorHandle {
     board: Arc<Board>,
-    commands: Arc<Mailbox>,
     stop_on_drop: Option<Arc<StopOnDrop>>,
 }
 
 /// Only asks the loop to stop; the loop does it.
 struct StopOnDrop {
-    commands: Arc<Mailbox>,
+    board: Arc<Board>,
     detached: AtomicBool,
 }
 
@@ -134,21 +156,21 @@ impl Drop for StopOnDrop {
     fn drop(&mut self) {
         if !self.detached.load(Ordering::Acquire) {
             // A loop that is gone has stopped already.
-            drop(self.commands.send(Command::Stop));
+            drop(self.board.commands.send(Command::Stop));
         }
     }
 }
 
 impl ElectorHandle {
-    pub(crate) fn new(board: Arc<Board>, commands: Arc<Mailbox>) -> Self {
-        let stop = StopOnDrop { commands: Arc::clone(&commands), detached: AtomicBool::new(false) };
-        Self { board, commands, stop_on_drop: Some(Arc::new(stop)) }
+    pub(crate) fn new(board: Arc<Board>) -> Self {
+        let stop = StopOnDrop { board: Arc::clone(&board), detached: AtomicBool::new(false) };
+        Self { board, stop_on_drop: Some(Arc::new(stop)) }
     }
 
     /// Returns a handle that does not keep the elector running.
     #[must_use]
     pub fn observer(&self) -> Self {
-        Self { board: Arc::clone(&self.board), commands: Arc::clone(&self.commands), stop_on_drop: None }
+        Self { board: Arc::clone(&self.board), stop_on_drop: None }
     }
 
     /// Lets the elector run on without this handle.
@@ -194,7 +216,7 @@ impl ElectorHandle {
     /// Begins to listen to events, from now on.
     #[must_use]
     pub fn events(&self) -> Events {
-        self.board.events.listen()
+        Events::of(&self.board)
     }
 
     /// Calls `f` with each new status, in a task of its own, until the elector stops. Statuses may be skipped.
@@ -240,14 +262,14 @@ impl ElectorHandle {
         command: impl FnOnce(oneshot::Sender<Result<(), CommandError>>) -> Command,
     ) -> Result<(), CommandError> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).map_err(|_| CommandError::Stopped)?;
+        self.board.commands.send(command(reply)).map_err(|_| CommandError::Stopped)?;
         answer.await.map_err(|_| CommandError::Stopped)?
     }
 
     /// Asks the elector to stop, without waiting.
     pub(crate) fn ask_to_stop(&self) {
         // A loop that is gone has stopped already.
-        drop(self.commands.send(Command::Stop));
+        drop(self.board.commands.send(Command::Stop));
     }
 
     /// Stops the elector: ends its term in order, gives the lease back, withdraws its bid. Safe to repeat.

@@ -83,7 +83,7 @@ impl Worker {
             tokio::select! {
                 biased;
                 () = clock.sleep_until(deadline) => return EndReason::DeadlinePassed,
-                command = self.commands.recv() => {
+                command = self.board.commands.recv() => {
                     if let Some(reason) = self.obey_as_leader(command, reign) {
                         return reason;
                     }
@@ -322,7 +322,7 @@ impl Worker {
                         reign.work.kill();
                     }
                 }
-                command = self.commands.recv(), if !self.stopping => self.obey_while_draining(command),
+                command = self.board.commands.recv(), if !self.stopping => self.obey_while_draining(command),
                 step = reign.renewer.step(&self.shared), if keep_lease => match step {
                     Step::Renewed(request) => {
                         self.renewed(reign);

@@ -47,7 +47,7 @@ pub use status::{ElectionStatus, ElectorState, ElectorStopped, Health, Statuses}
 
 use callbacks::Callbacks;
 use follower::Campaign;
-use handle::{Board, Command, Mailbox};
+use handle::{Board, Command};
 
 use crate::clock::Moment;
 use crate::elections::{Elections, LeadError, Seat, Shared};
@@ -303,8 +303,7 @@ impl Elector {
             overrun: false,
         };
         let board = Arc::new(Board::new(status, Arc::clone(&shared.clock), runtime.clone(), once));
-        let commands = Arc::new(Mailbox::default());
-        let handle = ElectorHandle::new(Arc::clone(&board), Arc::clone(&commands));
+        let handle = ElectorHandle::new(Arc::clone(&board));
         if !shared.enter(&election, handle.observer()) {
             return Err(StartError::Closing);
         }
@@ -315,7 +314,6 @@ impl Elector {
             election,
             timing,
             board,
-            commands,
             stopping: false,
             changes: None,
             callbacks: self.callbacks,
@@ -344,7 +342,6 @@ pub(crate) struct Worker {
     timing: Arc<Timing>,
     wake: crate::store::Wake,
     board: Arc<Board>,
-    commands: Arc<Mailbox>,
     stopping: bool,
     changes: Option<Changes>,
     callbacks: Callbacks,
@@ -444,6 +441,6 @@ impl Drop for Worker {
         self.publish(EventKind::Stopped);
         self.board.events.close();
         self.board.status.change(|status| status.state = ElectorState::Stopped);
-        self.commands.close();
+        self.board.commands.close();
     }
 }

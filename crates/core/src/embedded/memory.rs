@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::stream;
+use futures_core::Stream;
 
 use crate::clock::{Clock, Moment, SystemClock};
 use crate::name::{Attempt, CandidateId, ElectionName};
 use crate::store::record::{self, Decision, Record, Sight};
-use crate::store::wake::Wakes;
+use crate::store::wake::{self, Wakes};
 use crate::store::{
     Acquisition, Bid, Change, Changes, ControlRequest, ExpiryClock, Guarantees, LeaseRecord, LeaseStore,
     Operator, Pause, Release, Released, Renew, Renewal, Requested, StoreError, TokenOrder, Wake,
@@ -140,14 +142,7 @@ impl LeaseStore for MemoryStore {
 
     fn watch(&self, elections: &[ElectionName]) -> Option<Changes> {
         let wake = self.shared.wakes.watch(elections);
-        let shared = Arc::clone(&self.shared);
-        let changes = stream::unfold((shared, wake), |(shared, wake)| async {
-            let election = wake.next().await;
-            let change =
-                shared.read(&election).map_or(Change::Gap, |record| Change::Record(Box::new(record)));
-            Some((change, (shared, wake)))
-        });
-        Some(Box::pin(changes))
+        Some(Box::pin(Watched { shared: Arc::clone(&self.shared), wake }))
     }
 
     fn guarantees(&self) -> Guarantees {
@@ -168,6 +163,22 @@ impl LeaseStore for MemoryStore {
 
     fn operator(&self) -> Option<&dyn Operator> {
         Some(self)
+    }
+}
+
+/// The changes of some elections, as they are when they are asked for.
+struct Watched {
+    shared: Arc<Shared>,
+    wake: wake::Wake,
+}
+
+impl Stream for Watched {
+    type Item = Change;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change>> {
+        let election = ready!(self.wake.poll_next(context));
+        let record = self.shared.read(&election);
+        Poll::Ready(Some(record.map_or(Change::Gap, |record| Change::Record(Box::new(record)))))
     }
 }
 

@@ -1,9 +1,11 @@
 //! Wakes whoever watches elections inside this process.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
 
-use tokio::sync::Notify;
+use futures_util::task::AtomicWaker;
 
 use crate::name::ElectionName;
 
@@ -19,7 +21,8 @@ pub struct Wakes {
 #[derive(Debug, Default)]
 struct Bell {
     changed: Mutex<BTreeSet<ElectionName>>,
-    ring: Notify,
+    // One waiter at a time: a watcher is read by whoever owns it.
+    waiter: AtomicWaker,
 }
 
 /// One watcher's side.
@@ -52,7 +55,7 @@ impl Wakes {
         bells.retain(|bell| {
             let Some(bell) = bell.upgrade() else { return false };
             unpoisoned(&bell.changed).insert(election.clone());
-            bell.ring.notify_one();
+            bell.waiter.wake();
             true
         });
         if bells.is_empty() {
@@ -72,11 +75,16 @@ impl Wakes {
 impl Wake {
     /// Waits for the next election that changed.
     pub async fn next(&self) -> ElectionName {
-        loop {
-            if let Some(election) = unpoisoned(&self.bell.changed).pop_first() {
-                return election;
-            }
-            self.bell.ring.notified().await;
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Answers the next election that changed, or wakes the task when there is one.
+    pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<ElectionName> {
+        // Registered before looking: a change between the look and the wait wakes us.
+        self.bell.waiter.register(context.waker());
+        match unpoisoned(&self.bell.changed).pop_first() {
+            Some(election) => Poll::Ready(election),
+            None => Poll::Pending,
         }
     }
 }
