@@ -5,6 +5,10 @@ pub mod elections;
 pub mod elector;
 pub mod embedded;
 pub mod fence;
+#[cfg(feature = "flaws")]
+pub mod flaw;
+#[cfg(not(feature = "flaws"))]
+pub(crate) mod flaw;
 pub mod identity;
 pub mod name;
 pub mod random;

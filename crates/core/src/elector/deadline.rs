@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::Moment;
+use crate::flaw::{Flaw, flawed};
 
 /// The mark of a permission that ended: no deadline is ahead of it.
 const ENDED: u64 = 0;
@@ -26,10 +27,13 @@ impl Permission {
     /// the store can raise it again.
     #[inline]
     pub(crate) fn holds_at(&self, now: Moment) -> bool {
+        if flawed(Flaw::FlagInsteadOfClock) {
+            return self.boot_ns.load(Ordering::Acquire) != ENDED;
+        }
         // A renewal may move one number before the other: either is a deadline that was promised, so any mix is safe.
         let ahead = nanos(now.boot) < self.boot_ns.load(Ordering::Acquire)
             && nanos(now.raw) < self.raw_ns.load(Ordering::Acquire);
-        if !ahead {
+        if !ahead && !flawed(Flaw::PermissionWithoutLatch) {
             self.end();
         }
         ahead

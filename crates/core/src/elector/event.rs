@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::Notify;
 
 use super::handle::Board;
+use crate::flaw::{Flaw, flawed};
 use crate::name::{CandidateId, ElectionName, RequestId};
 use crate::store::StoreError;
 use crate::token::FencingToken;
@@ -196,7 +197,7 @@ impl EventLog {
         if log.listeners == 0 {
             return;
         }
-        if log.kept.len() == KEPT {
+        if log.kept.len() == KEPT || (flawed(Flaw::MergedEvents) && !log.kept.is_empty()) {
             log.kept.pop_front();
         }
         let event =

@@ -10,6 +10,7 @@ use super::renewer::{Renewer, Sent, Step};
 use super::{EventKind, Limit, Worker};
 use crate::clock::Moment;
 use crate::elections::{spawn_call, unanswered};
+use crate::flaw::{Flaw, flawed};
 use crate::name::{Attempt, BidId};
 use crate::store::{
     Acquisition, Bid, Change, ErrorKind, Lease, LeaseRecord, LeaseStore, Next, Origin, RecordState,
@@ -120,6 +121,15 @@ impl Worker {
                     self.store_answered();
                     self.note(&record, Some(bidding.id));
                     failures = 0;
+                    if flawed(Flaw::GhostLed)
+                        && let Some(ghost) =
+                            record.leader().filter(|holder| holder.candidate == self.shared.candidate)
+                        && let Some(lease) = record.lease_of(ghost.bid)
+                    {
+                        let renewer =
+                            Renewer::new(lease, self.shared.clock.now(), Arc::clone(&self.timing), true);
+                        return Campaign::Won(Box::new(self.begin_term(renewer, attempts)));
+                    }
                     if let Some(predecessor) = self.predecessor(&record, &bidding) {
                         bidding = Bidding { supersedes: Some(predecessor), ..self.new_bidding() };
                         attempts += 1;
@@ -144,6 +154,9 @@ impl Worker {
                 }
                 Outcome::Failed(error) => {
                     self.bid_failed(error);
+                    if flawed(Flaw::GivesUpOnError) {
+                        return Campaign::Ended;
+                    }
                     self.wait(Until::Moment(self.pause_after(&mut failures)), &mut bidding, limit).await
                 }
             };
@@ -194,7 +207,9 @@ impl Worker {
         if self.changes.is_none() {
             self.changes = self.shared.store.watch(std::slice::from_ref(&self.election));
         }
-        if bidding.in_flight.len() < IN_FLIGHT {
+        // Calls may hang for ever: once a ttl one more is sent all the same, or a store that came back would not be noticed.
+        let long_ago = bidding.last_send.plus(self.timing.ttl).has_passed(self.shared.clock.now());
+        if bidding.in_flight.len() < IN_FLIGHT || long_ago {
             self.send(bidding);
         }
         let clock = Arc::clone(&self.shared.clock);
@@ -258,6 +273,7 @@ impl Worker {
                 // Trust counts from the send of the attempt that was applied; if that cannot be told, from the earliest.
                 let applied = bidding.open.iter().find(|sent| sent.attempt == lease.attempt);
                 let sent = applied.or(bidding.open.first()).map_or(bidding.last_send, |sent| sent.at);
+                let sent = if flawed(Flaw::RetryAnchoredDeadline) { bidding.last_send } else { sent };
                 let late = lease.attempt != attempt;
                 Outcome::Acquired { lease, sent, late }
             }
@@ -290,15 +306,18 @@ impl Worker {
         attempts: u32,
     ) -> Option<Reign> {
         let token = lease.token;
+        let sent = if flawed(Flaw::LateAcquireLedOn) { self.shared.clock.now() } else { sent };
         let mut renewer = Renewer::new(lease, sent, Arc::clone(&self.timing), late);
         // A store that lost data may grant a number that the resource has seen already.
-        let fresh = token > bidding.floor && token > self.seen;
+        let fresh = (token > bidding.floor && token > self.seen) || flawed(Flaw::OldTokenLed);
         if !fresh {
             tracing::warn!(election = %self.election, %token, seen = %self.seen, "granted an old token");
         }
         if fresh && (self.is_ahead(&renewer) || self.renew_once(&mut renewer).await) {
             // Set once per bid: this is the only place, and the bid goes with it.
-            bidding.led.get_or_init(|| token);
+            if !flawed(Flaw::LateAnswerReleases) {
+                bidding.led.get_or_init(|| token);
+            }
             return Some(self.begin_term(renewer, attempts));
         }
         self.seen = self.seen.max(token);
@@ -430,7 +449,7 @@ impl Worker {
 
     /// Cleans up after a bid in the background, if there is anything unknown about it.
     fn leave_behind(&self, mut bidding: Bidding) -> Option<tokio::task::JoinHandle<()>> {
-        if bidding.open.is_empty() {
+        if bidding.open.is_empty() || flawed(Flaw::StopForgetsBids) {
             return None;
         }
         let (shared, board) = (Arc::clone(&self.shared), Arc::clone(&self.board));

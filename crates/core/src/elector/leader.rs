@@ -15,6 +15,7 @@ use super::settings::{OnElectedFailure, OnOverrun};
 use super::{ElectorState, EndReason, EventKind, Worker};
 use crate::clock::Moment;
 use crate::elections::Shared;
+use crate::flaw::{Flaw, flawed};
 use crate::name::RequestId;
 use crate::store::{Action, Answer, Answered, Change, Changes, ControlRequest, LeaseRecord, Next, Wake};
 
@@ -82,7 +83,9 @@ impl Worker {
             // The safety branch first. Nothing is awaited inside a branch: the deadline is never deaf.
             tokio::select! {
                 biased;
-                () = clock.sleep_until(deadline) => return EndReason::DeadlinePassed,
+                () = clock.sleep_until(deadline), if !flawed(Flaw::PermissionWithoutLatch) => {
+                    return EndReason::DeadlinePassed;
+                }
                 command = self.board.commands.recv() => {
                     if let Some(reason) = self.obey_as_leader(command, reign) {
                         return reason;
@@ -261,6 +264,9 @@ impl Worker {
         reign.term.cancel();
         self.board.status.change(|status| status.state = ElectorState::Draining);
         reign.work.end(&mut self.callbacks, &reason);
+        if flawed(Flaw::ReleaseBeforeDrain) {
+            self.release(&mut reign, &reason).await;
+        }
         let may_hold_lease = self.drain(&mut reign, &reason).await;
         self.count_short_term(&reign, &reason);
         let token = reign.term.token;
@@ -290,11 +296,11 @@ impl Worker {
         let now = clock.now();
         let kill_at = match reason {
             // Somebody else may lead already: no grace.
-            EndReason::Lost => now,
+            EndReason::Lost if !flawed(Flaw::LostGivenGrace) => now,
             EndReason::DeadlinePassed => reign.renewer.must_stop(),
             _ => now.plus(self.timing.drain_timeout),
         };
-        let overrun_at = kill_at.plus(self.timing.latency);
+        let mut overrun_at = kill_at.plus(self.timing.latency);
         let (mut killed, mut overrun) = (false, false);
         let mut keep_lease = *reason != EndReason::Lost;
         loop {
@@ -315,10 +321,15 @@ impl Worker {
                     if killed {
                         overrun = true;
                         self.overran(reign);
+                        if flawed(Flaw::StandsBesideOverrun) {
+                            return false;
+                        }
                         // Asked for by name: then the lease runs out under the work.
                         keep_lease &= self.timing.on_overrun == OnOverrun::Hold;
                     } else {
                         killed = true;
+                        // After a pause the kill itself is late: what was killed just now has not overrun yet.
+                        overrun_at = overrun_at.later_of(clock.now().plus(self.timing.latency));
                         reign.work.kill();
                     }
                 }
@@ -411,7 +422,8 @@ impl Worker {
         self.short_terms += 1;
         if self.short_terms >= FLAPPING {
             let doublings = (self.short_terms - FLAPPING).min(4);
-            let wait = self.timing.retry_interval.saturating_mul(1 << doublings);
+            // At most a ttl: if everybody flaps, nobody leads all that time.
+            let wait = self.timing.retry_interval.saturating_mul(1 << doublings).min(self.timing.ttl);
             let wait = wait + self.shared.random.up_to(wait / 2);
             tracing::warn!(election = %self.election, terms = self.short_terms, ?wait, "flapping");
             self.publish(EventKind::Flapping { terms: self.short_terms, wait });

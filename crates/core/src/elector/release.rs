@@ -9,6 +9,7 @@ use super::handle::Board;
 use super::{EventKind, Timing};
 use crate::clock::{Clock, Moment};
 use crate::elections::{Shared, spawn_call};
+use crate::flaw::{Flaw, flawed};
 use crate::name::{Attempt, BidId};
 use crate::store::{
     Acquisition, Answered, ErrorKind, Lease, LeaseStore, Next, Release, Released, StoreError,
@@ -163,6 +164,7 @@ pub(crate) fn late_acquisition(
 ) {
     if let Ok(Acquisition::Acquired(lease)) = answer
         && led != Some(lease.token)
+        && !flawed(Flaw::StopForgetsBids)
     {
         tracing::debug!(election = %lease.election, token = %lease.token, "a bid won after it was given up");
         tokio::spawn(unwanted(shared, board, timing, lease).run());

@@ -7,6 +7,7 @@ use super::Timing;
 use super::calls::Calls;
 use crate::clock::Moment;
 use crate::elections::{Shared, unanswered};
+use crate::flaw::{Flaw, flawed};
 use crate::name::Attempt;
 use crate::store::{Answered, ControlRequest, ErrorKind, Lease, LeaseRecord, Renew, Renewal, StoreError};
 
@@ -100,6 +101,9 @@ impl Renewer {
     /// How long there is still something to save: permission at first; after it, the lease under work that has not
     /// ended; after that, what an unanswered attempt may have made of it.
     fn left(&self, now: Moment) -> Duration {
+        if flawed(Flaw::RenewalStorm) {
+            return self.deadline().time_until(now);
+        }
         let ends = [self.deadline(), self.anchor.plus(self.lease.ttl), self.surely_over()];
         ends.into_iter().map(|end| end.time_until(now)).find(|left| !left.is_zero()).unwrap_or_default()
     }
@@ -134,7 +138,8 @@ impl Renewer {
                 return Step::Expired;
             }
             if self.awaited.is_none() && self.next_send().has_passed(now) {
-                if self.in_flight.len() < IN_FLIGHT {
+                let long_ago = self.last_send.plus(self.timing.ttl).has_passed(now);
+                if self.in_flight.len() < IN_FLIGHT || long_ago || flawed(Flaw::RenewalStorm) {
                     self.send(shared);
                 } else {
                     // Whatever there was to look at is looked at then.
@@ -218,6 +223,7 @@ impl Renewer {
         // may have been.
         let applied = self.open.iter().position(|sent| sent.attempt == lease.attempt);
         let at = self.open[applied.unwrap_or(0)].at;
+        let at = if flawed(Flaw::ReplyAnchoredDeadline) { now } else { at };
         self.anchor = self.anchor.later_of(at);
         // What was sent before the applied attempt can take effect no more: its nonce is not the last one.
         self.open.drain(..=applied.unwrap_or(answered).max(answered));

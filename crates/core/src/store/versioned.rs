@@ -16,6 +16,7 @@ use super::{
     Operator, Pause, Release, Released, Renew, Renewal, Requested, StoreError,
 };
 use crate::clock::{Clock, Moment, SystemClock};
+use crate::flaw::{Flaw, flawed};
 use crate::name::{Attempt, CandidateId, ElectionName};
 use crate::token::FencingToken;
 
@@ -200,7 +201,7 @@ impl<S: VersionedStore> Shared<S> {
         asked: Moment,
         age: Age,
     ) -> Known {
-        let now = self.clock.now();
+        let now = if flawed(Flaw::ObserverAnchoredAtSend) { asked } else { self.clock.now() };
         let mut known = self.known();
         let before = known.get(election);
         let mark_seen =
