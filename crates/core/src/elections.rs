@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) candidate: CandidateId,
+    /// Which store this is.
+    scope: Arc<str>,
     pub(crate) identity: Option<StableIdentity>,
     pub(crate) metadata: Metadata,
     settings: Settings,
@@ -218,7 +220,9 @@ impl ElectionsBuilder {
     pub fn build(self) -> Elections {
         let candidate = self.candidate.unwrap_or_else(this_process);
         let renewals = Renewals::new(Arc::clone(&self.store), Arc::clone(&self.clock));
+        let guarantees = self.store.guarantees();
         let shared = Shared {
+            scope: format!("{}: {}", guarantees.store, guarantees.scope).into(),
             store: self.store,
             clock: self.clock,
             random: self.random,
@@ -258,8 +262,15 @@ impl Shared {
         open
     }
 
-    /// Returns the elector of `name` that led once and is about to stop by itself.
-    pub(crate) fn ending(&self, name: &str) -> Option<ElectorHandle> {
+    /// Waits for an elector of `name` that is about to stop by itself: whoever drops a leadership, or a call that waited
+    /// for one, and leads again means it.
+    pub(crate) async fn wait_for_ending(&self, name: &str) {
+        while let Some(ending) = self.ending(name) {
+            ending.stopped().await;
+        }
+    }
+
+    fn ending(&self, name: &str) -> Option<ElectorHandle> {
         let running = self.running();
         running.get(name).filter(|handle| handle.is_ending()).map(ElectorHandle::observer)
     }
@@ -299,14 +310,17 @@ impl Shared {
 /// The one place of a candidate in an election: a second elector for it would steal from the first.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    place: (CandidateId, ElectionName),
+    place: Place,
 }
 
-static SEATS: Mutex<BTreeSet<(CandidateId, ElectionName)>> = Mutex::new(BTreeSet::new());
+/// Who, on which store, in which election.
+type Place = (CandidateId, Arc<str>, ElectionName);
+
+static SEATS: Mutex<BTreeSet<Place>> = Mutex::new(BTreeSet::new());
 
 impl Seat {
-    pub(crate) fn take(candidate: &CandidateId, election: &ElectionName) -> Option<Self> {
-        let place = (candidate.clone(), election.clone());
+    pub(crate) fn take(shared: &Shared, election: &ElectionName) -> Option<Self> {
+        let place = (shared.candidate.clone(), Arc::clone(&shared.scope), election.clone());
         let mut seats = SEATS.lock().unwrap_or_else(PoisonError::into_inner);
         // Lazily: a seat that was never taken must not be given back.
         seats.insert(place.clone()).then(|| Self { place })

@@ -9,61 +9,55 @@ use std::time::Duration;
 /// Not for secrets.
 #[derive(Debug)]
 pub struct Random {
-    // Two independent sequences, so that an id has 128 random bits and not 64 stretched ones.
-    high: AtomicU64,
-    low: AtomicU64,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    /// Asked for every draw: the state of a generator would be copied with a cloned process or machine, and both copies
+    /// would draw the same ids from then on.
+    Kernel,
+    /// Two independent sequences, so that an id has 128 random bits and not 64 stretched ones.
+    Seed { high: AtomicU64, low: AtomicU64 },
 }
 
 /// The odd constant of the SplitMix64 sequence (2^64 divided by the golden ratio).
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Random {
-    /// Starts from entropy of the operating system.
-    ///
-    /// # Panics
-    /// Never on Linux since 3.17: the kernel answers such small requests whole.
+    /// Draws from the operating system, each time.
     #[must_use]
-    #[allow(clippy::disallowed_methods)] // This is the component that the ban points to.
     pub fn from_os() -> Self {
-        let mut bytes = [0u8; 16];
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
-                Ok(n) => filled += n,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => panic!("the kernel gives no random bytes: {e}"),
-            }
-        }
-        let half = |i: usize| {
-            u64::from_ne_bytes([
-                bytes[i],
-                bytes[i + 1],
-                bytes[i + 2],
-                bytes[i + 3],
-                bytes[i + 4],
-                bytes[i + 5],
-                bytes[i + 6],
-                bytes[i + 7],
-            ])
-        };
-        Self { high: AtomicU64::new(half(0)), low: AtomicU64::new(half(8)) }
+        Self { source: Source::Kernel }
     }
 
     /// Starts from a seed: the same seed draws the same sequence.
     #[must_use]
     pub fn from_seed(seed: u64) -> Self {
-        Self { high: AtomicU64::new(mix(seed)), low: AtomicU64::new(mix(seed ^ STEP)) }
+        let source = Source::Seed { high: AtomicU64::new(mix(seed)), low: AtomicU64::new(mix(seed ^ STEP)) };
+        Self { source }
     }
 
     /// Draws 64 bits.
+    ///
+    /// # Panics
+    /// Never on Linux since 3.17: the kernel answers such small requests whole.
     pub fn next_u64(&self) -> u64 {
-        mix(self.low.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
+        match &self.source {
+            Source::Kernel => u64::from_ne_bytes(kernel_bytes()),
+            Source::Seed { low, .. } => step(low),
+        }
     }
 
     /// Draws 128 bits, for ids that must not meet those of any other process.
+    ///
+    /// # Panics
+    /// As [`next_u64`](Self::next_u64).
     pub fn next_u128(&self) -> u128 {
-        let high = mix(self.high.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP));
-        (u128::from(high) << 64) | u128::from(self.next_u64())
+        match &self.source {
+            Source::Kernel => u128::from_ne_bytes(kernel_bytes()),
+            Source::Seed { high, low } => (u128::from(step(high)) << 64) | u128::from(step(low)),
+        }
     }
 
     /// Draws a number below `bound` (0 for a bound of 0).
@@ -76,6 +70,24 @@ impl Random {
     pub fn up_to(&self, limit: Duration) -> Duration {
         Duration::from_nanos(self.below(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)))
     }
+}
+
+#[allow(clippy::disallowed_methods)] // This is the component that the ban points to.
+fn kernel_bytes<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(n) => filled += n,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => panic!("the kernel gives no random bytes: {e}"),
+        }
+    }
+    bytes
+}
+
+fn step(state: &AtomicU64) -> u64 {
+    mix(state.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP))
 }
 
 fn mix(mut z: u64) -> u64 {

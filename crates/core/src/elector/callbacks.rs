@@ -2,25 +2,26 @@
 
 use std::any::Any;
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::task::JoinHandle;
 
 use super::leadership::{Leadership, TermState};
 use super::{CallbackError, EndReason};
 
-type Called = Pin<Box<dyn Future<Output = Result<(), CallbackError>> + Send>>;
-type OnElected = Box<dyn FnMut(Leadership) -> Called + Send>;
-type OnEnd = Box<dyn FnMut(EndReason) -> Called + Send>;
+pub(crate) type Called = Pin<Box<dyn Future<Output = Result<(), CallbackError>> + Send>>;
+
+/// Something to call, again and again. Shared with the task that calls it: the call itself may block, and that must not
+/// be the elector's loop. Terms follow one another, so nobody waits for the lock.
+pub(crate) type Callback<T> = Arc<Mutex<dyn FnMut(T) -> Called + Send>>;
 
 /// What users want called.
 #[derive(Default)]
 pub(crate) struct Callbacks {
-    pub(crate) elected: Option<OnElected>,
-    pub(crate) lost: Option<OnEnd>,
-    pub(crate) term_end: Option<OnEnd>,
+    pub(crate) elected: Option<Callback<Leadership>>,
+    pub(crate) lost: Option<Callback<EndReason>>,
+    pub(crate) term_end: Option<Callback<EndReason>>,
     /// The term ends when `elected` is over.
     pub(crate) ends_term: bool,
     /// The term ends when the last clone of the leadership is dropped.
@@ -42,9 +43,9 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    pub(crate) fn begin(callbacks: &mut Callbacks, term: &Arc<TermState>) -> Self {
+    pub(crate) fn begin(callbacks: &Callbacks, term: &Arc<TermState>) -> Self {
         let leadership = Leadership::new(Arc::clone(term));
-        let elected = callbacks.elected.as_mut().map(|elected| spawn(|| elected(leadership)));
+        let elected = callbacks.elected.as_ref().map(|elected| spawn(elected, leadership));
         Self { term: Arc::clone(term), elected, ending: Vec::new() }
     }
 
@@ -59,14 +60,14 @@ impl Work {
     }
 
     /// Calls what is to be called at the end.
-    pub(crate) fn end(&mut self, callbacks: &mut Callbacks, reason: &EndReason) {
+    pub(crate) fn end(&mut self, callbacks: &Callbacks, reason: &EndReason) {
         if reason.is_loss()
-            && let Some(lost) = &mut callbacks.lost
+            && let Some(lost) = &callbacks.lost
         {
-            self.ending.push(("on_lost", spawn(|| lost(reason.clone()))));
+            self.ending.push(("on_lost", spawn(lost, reason.clone())));
         }
-        if let Some(term_end) = &mut callbacks.term_end {
-            self.ending.push(("on_term_end", spawn(|| term_end(reason.clone()))));
+        if let Some(term_end) = &callbacks.term_end {
+            self.ending.push(("on_term_end", spawn(term_end, reason.clone())));
         }
     }
 
@@ -93,12 +94,16 @@ impl Work {
     }
 }
 
-/// Runs a callback in a task of its own. A panic in the call itself ends up there too, not in the elector's loop.
-fn spawn(call: impl FnOnce() -> Called) -> JoinHandle<Result<(), CallbackError>> {
-    match catch_unwind(AssertUnwindSafe(call)) {
-        Ok(called) => tokio::spawn(called),
-        Err(panic) => tokio::spawn(async move { resume_unwind(panic) }),
-    }
+/// Calls in a task of its own, so that whatever blocks or panics does it there.
+fn spawn<T: Send + 'static>(callback: &Callback<T>, argument: T) -> JoinHandle<Result<(), CallbackError>> {
+    let callback = Arc::clone(callback);
+    tokio::spawn(async move {
+        let called = {
+            let mut call = callback.lock().unwrap_or_else(PoisonError::into_inner);
+            (*call)(argument)
+        };
+        called.await
+    })
 }
 
 fn outcome(

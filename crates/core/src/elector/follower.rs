@@ -31,6 +31,9 @@ const JITTER: Duration = Duration::from_millis(50);
 /// The first wait after an error; it doubles up to the retry interval.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// Unanswered attempts that a bid names. One that is forgotten and turns up all the same is dated by the bid's first.
+const OPEN: usize = 64;
+
 /// Unanswered calls of one bid: a store that hangs is not asked more often than that.
 const IN_FLIGHT: usize = 8;
 
@@ -43,6 +46,7 @@ struct Bidding {
     /// Attempts whose effect is unknown, in the order of their sends.
     open: Vec<Sent>,
     in_flight: Calls<Result<Acquisition, StoreError>>,
+    first_send: Moment,
     last_send: Moment,
     /// The term that was begun with it: an answer that comes later says nothing new about that one.
     led: Arc<OnceLock<FencingToken>>,
@@ -131,7 +135,8 @@ impl Worker {
                         return Campaign::Won(Box::new(self.begin_term(renewer, attempts)));
                     }
                     if let Some(predecessor) = self.predecessor(&record, &bidding) {
-                        bidding = Bidding { supersedes: Some(predecessor), ..self.new_bidding() };
+                        let next = Bidding { supersedes: Some(predecessor), ..self.new_bidding() };
+                        self.leave_behind(std::mem::replace(&mut bidding, next));
                         attempts += 1;
                         woken = Woken::Bid;
                         continue;
@@ -153,7 +158,12 @@ impl Worker {
                     woken
                 }
                 Outcome::Failed(error) => {
+                    // A definite error is an answer, too, for whoever tries once.
+                    let answered = error.kind().is_definite() && matches!(self.limit, Limit::Try);
                     self.bid_failed(error);
+                    if answered {
+                        return self.withdraw(bidding).await;
+                    }
                     if flawed(Flaw::GivesUpOnError) {
                         return Campaign::Ended;
                     }
@@ -169,8 +179,7 @@ impl Worker {
         let holder = record.leader().filter(|holder| holder.bid != bidding.id)?;
         let ours = self.shared.identity.as_ref().is_some_and(|stable| stable.was_ours(holder));
         let new = bidding.supersedes != Some(holder.bid);
-        // With unknown attempts of its own the bid is repeated first: it may have won meanwhile.
-        (ours && new && bidding.open.is_empty()).then_some(holder.bid)
+        (ours && new).then_some(holder.bid)
     }
 
     /// When to try again after so many failures in a row.
@@ -196,6 +205,7 @@ impl Worker {
             supersedes: None,
             open: Vec::new(),
             in_flight: Calls::new(),
+            first_send: self.shared.clock.now(),
             last_send: self.shared.clock.now(),
             led: Arc::default(),
         }
@@ -209,7 +219,10 @@ impl Worker {
         }
         // Calls may hang for ever: once a ttl one more is sent all the same, or a store that came back would not be noticed.
         let long_ago = bidding.last_send.plus(self.timing.ttl).has_passed(self.shared.clock.now());
-        if bidding.in_flight.len() < IN_FLIGHT || long_ago {
+        if bidding.in_flight.len() >= IN_FLIGHT && long_ago {
+            bidding.in_flight.forget_oldest();
+        }
+        if bidding.in_flight.len() < IN_FLIGHT {
             self.send(bidding);
         }
         let clock = Arc::clone(&self.shared.clock);
@@ -261,6 +274,14 @@ impl Worker {
         let receiver = spawn_call(async move { store.acquire(&election, &bid).await }, move |answer| {
             late_acquisition(&late_shared, &board, &timing, led.get().copied(), answer);
         });
+        // What is neither under way nor young enough to hold a lease can have won nothing that is left.
+        bidding.open.retain(|sent| {
+            bidding.in_flight.contains(sent.attempt)
+                || !self.timing.surely_over(sent.at, self.timing.ttl).has_passed(at)
+        });
+        if bidding.open.len() == OPEN {
+            bidding.open.remove(0);
+        }
         bidding.open.push(Sent { attempt, at });
         bidding.in_flight.push(attempt, receiver);
         bidding.last_send = at;
@@ -270,9 +291,10 @@ impl Worker {
         let answer = answer.unwrap_or_else(|| Err(unanswered(self.shared.store.as_ref(), "acquire")));
         match answer {
             Ok(Acquisition::Acquired(lease)) => {
-                // Trust counts from the send of the attempt that was applied; if that cannot be told, from the earliest.
+                // Trust counts from the send of the attempt that was applied; if that cannot be told, from the bid's
+                // first: a copy of an attempt that was refused may have been applied after all.
                 let applied = bidding.open.iter().find(|sent| sent.attempt == lease.attempt);
-                let sent = applied.or(bidding.open.first()).map_or(bidding.last_send, |sent| sent.at);
+                let sent = applied.map_or(bidding.first_send, |sent| sent.at);
                 let sent = if flawed(Flaw::RetryAnchoredDeadline) { bidding.last_send } else { sent };
                 let late = lease.attempt != attempt;
                 Outcome::Acquired { lease, sent, late }

@@ -15,6 +15,7 @@ use super::leadership::Permit;
 use super::status::{ElectionStatus, ElectorState, Health, StatusCell, Statuses};
 use crate::clock::Clock;
 use crate::name::CandidateId;
+use crate::store::StoreError;
 
 /// Why a leader's command was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +96,9 @@ pub(crate) struct Board {
     pub(crate) clock: Arc<dyn Clock>,
     permit: Mutex<Option<Permit>>,
     runtime: Handle,
+    /// What the store said last, if it was not an outcome.
+    pub(crate) failure: Mutex<Option<StoreError>>,
+    stop_asked: AtomicBool,
     /// Leads once, until the last clone of the leadership is dropped.
     once: bool,
 }
@@ -108,6 +112,8 @@ impl Board {
             clock,
             permit: Mutex::new(None),
             runtime,
+            failure: Mutex::new(None),
+            stop_asked: AtomicBool::new(false),
             once,
         }
     }
@@ -127,10 +133,17 @@ impl Board {
             renew_total: 0,
             last_answer: None,
             last_error: None,
+            failed_callback: None,
             next_turn: crate::clock::Moment::default(),
             overrun: false,
         };
         Arc::new(Self::new(status, Arc::new(crate::clock::SystemClock), Handle::current(), false))
+    }
+
+    fn ask_to_stop(&self) {
+        self.stop_asked.store(true, Ordering::Release);
+        // A loop that is gone has stopped already.
+        drop(self.commands.send(Command::Stop));
     }
 
     /// Shows the permit of a term that begins; that of the term before has ended for good.
@@ -139,8 +152,10 @@ impl Board {
     }
 }
 
-/// The remote control of a running elector. When the last clone is dropped, the elector stops.
+/// The remote control of a running elector. When the last clone is dropped, the elector stops, unless it was
+/// [detached](Self::detach).
 #[derive(Clone)]
+#[must_use = "dropping the handle stops the elector: keep it, or detach it"]
 pub struct ElectorHandle {
     board: Arc<Board>,
     stop_on_drop: Option<Arc<StopOnDrop>>,
@@ -155,8 +170,7 @@ struct StopOnDrop {
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         if !self.detached.load(Ordering::Acquire) {
-            // A loop that is gone has stopped already.
-            drop(self.board.commands.send(Command::Stop));
+            self.board.ask_to_stop();
         }
     }
 }
@@ -168,22 +182,29 @@ impl ElectorHandle {
     }
 
     /// Returns a handle that does not keep the elector running.
-    #[must_use]
     pub fn observer(&self) -> Self {
         Self { board: Arc::clone(&self.board), stop_on_drop: None }
     }
 
-    /// Lets the elector run on without this handle.
-    pub(crate) fn detach(&self) {
+    /// Lets the elector run on when its handles are dropped, for as long as its runtime runs.
+    pub fn detach(&self) {
         if let Some(stop) = &self.stop_on_drop {
             stop.detached.store(true, Ordering::Release);
         }
     }
 
-    /// Tells whether it leads once and whoever led has let go: it ends by itself, soon.
+    /// Tells whether it was asked to stop, or leads once and whoever led has let go: it ends by itself, soon.
     pub(crate) fn is_ending(&self) -> bool {
+        if self.board.stop_asked.load(Ordering::Acquire) {
+            return true;
+        }
         let permit = self.board.permit.lock().unwrap_or_else(PoisonError::into_inner);
         self.board.once && permit.as_ref().is_some_and(Permit::is_let_go)
+    }
+
+    /// Returns what the store said last, if it was not an outcome.
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        self.board.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until the elector has stopped.
@@ -268,8 +289,7 @@ impl ElectorHandle {
 
     /// Asks the elector to stop, without waiting.
     pub(crate) fn ask_to_stop(&self) {
-        // A loop that is gone has stopped already.
-        drop(self.board.commands.send(Command::Stop));
+        self.board.ask_to_stop();
     }
 
     /// Stops the elector: ends its term in order, gives the lease back, withdraws its bid. Safe to repeat.

@@ -58,6 +58,7 @@ impl Worker {
         self.board.set_permit(Permit::of(&term));
         self.board.status.change(|status| {
             status.state = ElectorState::Leading;
+            status.failed_callback = None;
             status.leader = Some(self.shared.candidate.clone());
             status.token = token;
             status.attempts = attempts;
@@ -69,7 +70,7 @@ impl Worker {
         self.shared.renewals().leader_added();
         // Told first, called second: whoever works may count on having been announced.
         self.publish(EventKind::Elected { token, attempts });
-        let work = Work::begin(&mut self.callbacks, &term);
+        let work = Work::begin(&self.callbacks, &term);
         let (began, shared) = (self.shared.clock.now(), Arc::clone(&self.shared));
         Reign { term, renewer, work, began, asked: None, request: None, shared }
     }
@@ -155,6 +156,7 @@ impl Worker {
     fn callback_failed(&self, failed: Failed, reign: &Reign) {
         let (token, Failed { callback, error }) = (reign.term.token, failed);
         tracing::error!(election = %self.election, %token, callback, error, "callback failed");
+        self.board.status.change(|status| status.failed_callback = Some(format!("{callback}: {error}")));
         self.publish(EventKind::CallbackFailed { token, callback, error });
     }
 
@@ -263,7 +265,7 @@ impl Worker {
     pub(crate) async fn end_term(&mut self, mut reign: Reign, reason: EndReason) {
         reign.term.cancel();
         self.board.status.change(|status| status.state = ElectorState::Draining);
-        reign.work.end(&mut self.callbacks, &reason);
+        reign.work.end(&self.callbacks, &reason);
         if flawed(Flaw::ReleaseBeforeDrain) {
             self.release(&mut reign, &reason).await;
         }
@@ -284,8 +286,8 @@ impl Worker {
             self.release(&mut reign, &reason).await;
         }
         if let Some(asked) = reign.asked.take() {
-            // Whoever asked may be gone.
-            drop(asked.send(Ok(())));
+            // What was lost meanwhile was not given to anybody. Whoever asked may be gone.
+            drop(asked.send(if may_hold_lease { Ok(()) } else { Err(CommandError::NotLeading) }));
         }
     }
 
@@ -298,7 +300,8 @@ impl Worker {
             // Somebody else may lead already: no grace.
             EndReason::Lost if !flawed(Flaw::LostGivenGrace) => now,
             EndReason::DeadlinePassed => reign.renewer.must_stop(),
-            _ => now.plus(self.timing.drain_timeout),
+            // A suspend may have come between: never later than the lease allows.
+            _ => now.plus(self.timing.drain_timeout).earlier_of(reign.renewer.must_stop()),
         };
         let mut overrun_at = kill_at.plus(self.timing.latency);
         let (mut killed, mut overrun) = (false, false);
@@ -333,7 +336,7 @@ impl Worker {
                         reign.work.kill();
                     }
                 }
-                command = self.board.commands.recv(), if !self.stopping => self.obey_while_draining(command),
+                command = self.board.commands.recv() => self.obey_while_draining(command),
                 step = reign.renewer.step(&self.shared), if keep_lease => match step {
                     Step::Renewed(request) => {
                         self.renewed(reign);
@@ -406,7 +409,7 @@ impl Worker {
     fn successor_window(&self) -> Duration {
         let notice = match self.wake {
             Wake::Push => self.timing.retry_interval,
-            Wake::Look(interval) => interval.max(self.timing.retry_interval) * 2,
+            Wake::Look(interval) => interval.max(self.timing.retry_interval).saturating_mul(2),
         };
         notice.min(self.timing.ttl)
     }

@@ -45,7 +45,7 @@ pub use leadership::{Leadership, NotLeader, Permit};
 pub use settings::{InvalidSettings, OnElectedFailure, OnOverrun, Profile, Settings, Timing};
 pub use status::{ElectionStatus, ElectorState, ElectorStopped, Health, Statuses};
 
-use callbacks::Callbacks;
+use callbacks::{Callbacks, Called};
 use follower::Campaign;
 use handle::{Board, Command};
 
@@ -69,7 +69,10 @@ pub enum StartError {
     #[error(transparent)]
     Settings(#[from] InvalidSettings),
     /// This candidate takes part in that election already.
-    #[error("this process takes part in election {0:?} already: one elector per election and candidate")]
+    #[error(
+        "this process takes part in election {0:?} already: use the elector it has, stop that first, or name a second \
+         candidate (Elections::builder(store).candidate(…))"
+    )]
     AlreadyStanding(ElectionName),
     /// The elections are closing.
     #[error("these elections are closing: they take no new ones")]
@@ -150,7 +153,8 @@ impl Elector {
         F: FnMut(Leadership) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), CallbackError>> + Send + 'static,
     {
-        self.callbacks.elected = Some(Box::new(move |leadership| Box::pin(f(leadership))));
+        self.callbacks.elected =
+            Some(Arc::new(Mutex::new(move |leadership| -> Called { Box::pin(f(leadership)) })));
         self
     }
 
@@ -161,7 +165,7 @@ impl Elector {
         F: FnMut(EndReason) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), CallbackError>> + Send + 'static,
     {
-        self.callbacks.lost = Some(Box::new(move |reason| Box::pin(f(reason))));
+        self.callbacks.lost = Some(Arc::new(Mutex::new(move |reason| -> Called { Box::pin(f(reason)) })));
         self
     }
 
@@ -171,7 +175,7 @@ impl Elector {
         F: FnMut(EndReason) -> Fut + Send + 'static,
         Fut: Future<Output = Result<(), CallbackError>> + Send + 'static,
     {
-        self.callbacks.term_end = Some(Box::new(move |reason| Box::pin(f(reason))));
+        self.callbacks.term_end = Some(Arc::new(Mutex::new(move |reason| -> Called { Box::pin(f(reason)) })));
         self
     }
 
@@ -203,7 +207,7 @@ impl Elector {
         let slot = Arc::clone(&result);
         let set = move |value| *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         self.callbacks.ends_term = true;
-        self.callbacks.elected = Some(Box::new(move |leadership: Leadership| {
+        self.callbacks.elected = Some(Arc::new(Mutex::new(move |leadership: Leadership| -> Called {
             let set = set.clone();
             let permit = leadership.permit();
             let work = catch_unwind(AssertUnwindSafe(|| work(leadership)));
@@ -224,9 +228,10 @@ impl Elector {
                 }
                 Ok(())
             })
-        }));
+        })));
         let slot = Arc::clone(&result);
         let done = Box::new(move || slot.lock().unwrap_or_else(PoisonError::into_inner).is_some());
+        self.shared.wait_for_ending(&self.name).await;
         let handle = self.start_with(Limit::Never, false, Some(done))?;
         let mut statuses = handle.statuses();
         // An error says that it has stopped, too.
@@ -239,20 +244,17 @@ impl Elector {
     pub(crate) async fn lead(mut self, limit: Limit) -> Result<Option<Leadership>, LeadError> {
         let (sender, receiver) = oneshot::channel();
         let mut sender = Some(sender);
-        self.callbacks.elected = Some(Box::new(move |leadership| {
+        self.callbacks.elected = Some(Arc::new(Mutex::new(move |leadership| -> Called {
             if let Some(sender) = sender.take() {
                 // Nobody waits any more: the leadership is dropped here, which ends the term.
                 drop(sender.send(leadership));
             }
             Box::pin(std::future::ready(Ok(())))
-        }));
+        })));
         self.callbacks.ends_with_last_drop = true;
         let name = self.name.clone();
         let shared = Arc::clone(&self.shared);
-        // Whoever drops a leadership and leads again means it: its own ended term is waited for, not an error.
-        while let Some(ending) = shared.ending(&name) {
-            ending.stopped().await;
-        }
+        shared.wait_for_ending(&name).await;
         let handle = self.start_with(limit, true, None)?;
         match receiver.await {
             Ok(leadership) => {
@@ -262,15 +264,7 @@ impl Elector {
             }
             Err(_) => {
                 handle.stop().await;
-                match handle.status().last_error {
-                    Some(error) => Err(LeadError::Store(StoreError::new(
-                        crate::store::ErrorKind::Unavailable,
-                        shared.store.guarantees().store,
-                        "acquire",
-                        format!("no definite answer for election {name:?}: {error}"),
-                    ))),
-                    None => Ok(None),
-                }
+                handle.failure().map_or(Ok(None), |error| Err(LeadError::Store(error)))
             }
         }
     }
@@ -285,8 +279,8 @@ impl Elector {
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let election = ElectionName::new(&self.name)?;
         let timing = shared.timing(&self.settings)?;
-        let seat = Seat::take(&shared.candidate, &election)
-            .ok_or_else(|| StartError::AlreadyStanding(election.clone()))?;
+        let seat =
+            Seat::take(&shared, &election).ok_or_else(|| StartError::AlreadyStanding(election.clone()))?;
         let status = ElectionStatus {
             election: election.clone(),
             candidate: shared.candidate.clone(),
@@ -299,6 +293,7 @@ impl Elector {
             renew_total: 0,
             last_answer: None,
             last_error: None,
+            failed_callback: None,
             next_turn: shared.clock.now(),
             overrun: false,
         };
@@ -392,10 +387,16 @@ impl Worker {
             status.last_answer = Some(now);
             status.last_error = None;
         });
+        self.set_failure(None);
     }
 
     fn store_failed(&self, error: &StoreError) {
         self.board.status.change(|status| status.last_error = Some(error.to_string()));
+        self.set_failure(Some(error.clone()));
+    }
+
+    fn set_failure(&self, failure: Option<StoreError>) {
+        *self.board.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
     /// Takes in what a record shows about who leads.

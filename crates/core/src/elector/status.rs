@@ -50,6 +50,8 @@ pub struct ElectionStatus {
     pub last_answer: Option<Moment>,
     /// The last error, until the store answers again.
     pub last_error: Option<String>,
+    /// The last callback of the present or last term that failed.
+    pub failed_callback: Option<String>,
     /// By when the elector's loop will have turned again.
     pub next_turn: Moment,
     /// Work of an ended term still runs.
@@ -89,6 +91,9 @@ impl ElectionStatus {
                 }
                 Some(_) => {}
             }
+        }
+        if let Some(failed) = &self.failed_callback {
+            problems.push(format!("a callback failed: {failed}"));
         }
         if self.overrun {
             problems.push(

@@ -29,6 +29,7 @@ pub struct MemoryStore {
 }
 
 struct Shared {
+    number: u64,
     clock: Arc<dyn Clock>,
     records: Mutex<BTreeMap<ElectionName, Entry>>,
     wakes: Wakes,
@@ -55,7 +56,12 @@ impl MemoryStore {
     /// Makes an empty store whose leases end by `clock`.
     #[must_use]
     pub fn with_clock(clock: Arc<dyn Clock>) -> Self {
-        let shared = Shared { clock, records: Mutex::default(), wakes: Wakes::default() };
+        let shared = Shared {
+            number: super::next_number(),
+            clock,
+            records: Mutex::default(),
+            wakes: Wakes::default(),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -148,7 +154,7 @@ impl LeaseStore for MemoryStore {
     fn guarantees(&self) -> Guarantees {
         Guarantees {
             store: "memory",
-            scope: "the tasks of this process".into(),
+            scope: format!("the tasks of this process that share store {}", self.shared.number),
             linearizable: true,
             survives_restart: false,
             survives_failover: None,

@@ -25,6 +25,7 @@ pub struct MemoryTtl {
 }
 
 struct Shared {
+    number: u64,
     clock: Arc<dyn Clock>,
     values: Mutex<BTreeMap<String, Stored>>,
     changed: broadcast::Sender<String>,
@@ -46,8 +47,12 @@ impl MemoryTtl {
     /// Makes an empty store whose values end by `clock`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let shared =
-            Shared { clock, values: Mutex::default(), changed: broadcast::Sender::new(CHANGES_KEPT) };
+        let shared = Shared {
+            number: super::next_number(),
+            clock,
+            values: Mutex::default(),
+            changed: broadcast::Sender::new(CHANGES_KEPT),
+        };
         Self { shared: Arc::new(shared) }
     }
 
@@ -146,7 +151,7 @@ impl TtlStore for MemoryTtl {
     fn guarantees(&self) -> Guarantees {
         Guarantees {
             store: "memory-ttl",
-            scope: "the tasks of this process".into(),
+            scope: format!("the tasks of this process that share store {}", self.shared.number),
             linearizable: true,
             survives_restart: false,
             survives_failover: None,

@@ -26,6 +26,7 @@ pub struct MemoryVersioned {
 }
 
 struct Shared {
+    number: u64,
     clock: Arc<dyn Clock>,
     versions: Mutex<BTreeMap<ElectionName, Version>>,
     wakes: Wakes,
@@ -44,6 +45,7 @@ impl MemoryVersioned {
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let shared = Shared {
+            number: super::next_number(),
             clock,
             versions: Mutex::default(),
             wakes: Wakes::default(),
@@ -138,7 +140,7 @@ impl VersionedStore for MemoryVersioned {
     fn guarantees(&self) -> Guarantees {
         Guarantees {
             store: "memory-versioned",
-            scope: "the tasks of this process".into(),
+            scope: format!("the tasks of this process that share store {}", self.shared.number),
             linearizable: true,
             survives_restart: false,
             survives_failover: None,

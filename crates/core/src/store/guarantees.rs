@@ -43,7 +43,7 @@ pub enum Wake {
 pub struct Guarantees {
     /// The store's short name, such as `memory` or `file`.
     pub store: &'static str,
-    /// One sentence: who can take part.
+    /// Who can take part, and where the leases live. Two stores of one name and scope count as the same store.
     pub scope: String,
     /// Each answer reflects all writes that were answered before it.
     pub linearizable: bool,

@@ -15,8 +15,18 @@ use crate::name::ElectionName;
 /// reads what they are now.
 #[derive(Debug, Default)]
 pub struct Wakes {
-    watchers: Mutex<BTreeMap<ElectionName, Vec<Weak<Bell>>>>,
+    watchers: Mutex<Watchers>,
 }
+
+#[derive(Debug, Default)]
+struct Watchers {
+    bells: BTreeMap<ElectionName, Vec<Weak<Bell>>>,
+    /// When there are this many names, those that nobody watches any more are removed.
+    sweep_at: usize,
+}
+
+/// Below this many names nothing is swept.
+const FEW: usize = 64;
 
 #[derive(Debug, Default)]
 struct Bell {
@@ -37,8 +47,13 @@ impl Wakes {
     pub fn watch(&self, elections: &[ElectionName]) -> Wake {
         let bell = Arc::new(Bell::default());
         let mut watchers = unpoisoned(&self.watchers);
+        if watchers.bells.len() >= watchers.sweep_at {
+            // Whoever led one election per job leaves its name behind otherwise, for ever.
+            watchers.bells.retain(|_, bells| bells.iter().any(|bell| bell.strong_count() > 0));
+            watchers.sweep_at = FEW.max(watchers.bells.len() * 2);
+        }
         for election in elections {
-            let bells = watchers.entry(election.clone()).or_default();
+            let bells = watchers.bells.entry(election.clone()).or_default();
             // Whoever stopped watching leaves here, so that the list cannot grow for ever.
             bells.retain(|bell| bell.strong_count() > 0);
             bells.push(Arc::downgrade(&bell));
@@ -49,7 +64,7 @@ impl Wakes {
     /// Tells everybody who watches `election` that it changed.
     pub fn wake(&self, election: &ElectionName) {
         let mut watchers = unpoisoned(&self.watchers);
-        let Some(bells) = watchers.get_mut(election) else {
+        let Some(bells) = watchers.bells.get_mut(election) else {
             return;
         };
         bells.retain(|bell| {
@@ -59,13 +74,13 @@ impl Wakes {
             true
         });
         if bells.is_empty() {
-            watchers.remove(election);
+            watchers.bells.remove(election);
         }
     }
 
     /// Tells everybody that everything may have changed.
     pub fn wake_all(&self) {
-        let names: Vec<_> = unpoisoned(&self.watchers).keys().cloned().collect();
+        let names: Vec<_> = unpoisoned(&self.watchers).bells.keys().cloned().collect();
         for name in names {
             self.wake(&name);
         }
@@ -121,6 +136,20 @@ mod tests {
         let wakes = Wakes::default();
         drop(wakes.watch(&[name("a")]));
         wakes.wake(&name("a"));
-        assert!(unpoisoned(&wakes.watchers).is_empty());
+        assert!(unpoisoned(&wakes.watchers).bells.is_empty());
+    }
+
+    #[tokio::test]
+    async fn watchers_of_many_elections_that_are_gone_are_swept() {
+        let wakes = Wakes::default();
+        for number in 0..1000 {
+            let election = name(&format!("job-{number}"));
+            let watcher = wakes.watch(std::slice::from_ref(&election));
+            // The release wakes while the elector still watches; nothing ever wakes this name again.
+            wakes.wake(&election);
+            drop(watcher);
+        }
+        let left = unpoisoned(&wakes.watchers).bells.len();
+        assert!(left <= FEW, "{left} names are left");
     }
 }

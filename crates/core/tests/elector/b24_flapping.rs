@@ -2,7 +2,7 @@
 
 use tenure_core::elector::EventKind;
 
-use crate::world::{RETRY, World, count, ms, secs};
+use crate::world::{RETRY, TTL, World, count, ms, secs};
 
 #[tokio::test(start_paused = true)]
 async fn the_third_short_term_in_a_row_makes_it_wait_and_each_further_one_longer() {
@@ -32,7 +32,8 @@ async fn the_third_short_term_in_a_row_makes_it_wait_and_each_further_one_longer
     for (n, waited) in waits[2..].iter().enumerate() {
         let (terms, wait) = announced[n];
         assert_eq!(usize::try_from(terms).unwrap(), n + 3);
-        let least = RETRY * (1 << n.min(4));
+        // Doubling, up to a ttl.
+        let least = (RETRY * (1 << n.min(4))).min(TTL);
         assert!((least..=least * 3 / 2).contains(&wait), "{wait:?}");
         assert!((wait..=wait + ms(2)).contains(waited), "{waited:?} for {wait:?}");
     }

@@ -43,3 +43,26 @@ async fn one_process_is_one_candidate_whatever_it_is_made_from() {
     first.stop().await;
     second.elector("b25 process").start().unwrap().stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_same_name_on_another_store_is_another_election() {
+    let (first, second) = (MemoryStore::new(), MemoryStore::new());
+    let one = Elections::new(first.clone()).lead("shared name").await.unwrap();
+    let two = Elections::new(second).lead("shared name").await.unwrap();
+    assert!(one.is_leader() && two.is_leader());
+    let again = Elections::new(first).try_lead("shared name").await;
+    assert!(matches!(again, Err(LeadError::Start(StartError::AlreadyStanding(_)))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gave_up_waiting_may_lead_again_at_once() {
+    let world = World::new();
+    let held = world.candidate("a").lead("e").await.unwrap();
+    let b = world.candidate("b");
+    for _ in 0..5 {
+        assert!(futures_util::FutureExt::now_or_never(b.lead("e")).is_none());
+        assert!(b.try_lead("e").await.unwrap().is_none());
+    }
+    drop(held);
+    b.lead("e").await.unwrap();
+}

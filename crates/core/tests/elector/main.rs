@@ -27,5 +27,6 @@ mod b23_hung_attempts;
 mod b24_flapping;
 mod b25_second_elector;
 mod commands;
+mod edges;
 mod late_answer_of_the_bid_that_leads;
 mod world;

@@ -56,7 +56,7 @@ impl Ceilings {
             self.raise(&folder, ceiling).map_err(refused)?;
         } else {
             // Somebody else raised it and may have been stopped before it was on the disk.
-            sync_folder(&folder).map_err(refused)?;
+            self.sync(&folder).map_err(refused)?;
         }
         let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
         let known = durable.entry(election.clone()).or_default();
@@ -70,6 +70,13 @@ impl Ceilings {
         durable.get(election).is_some_and(|ceiling| *ceiling >= token.0)
     }
 
+    /// Waits until the names in a folder are on the disk. The name is what counts, and it stands in the folder; each
+    /// folder's own name stands in the one above. All of them every time: whoever made a folder may have been stopped
+    /// before it was on the disk.
+    fn sync(&self, folder: &Path) -> io::Result<()> {
+        folder.ancestors().take_while(|folder| folder.starts_with(&self.root)).try_for_each(sync_folder)
+    }
+
     fn raise(&self, folder: &Path, ceiling: u64) -> io::Result<()> {
         if !folder.exists() {
             make_folder(folder)?;
@@ -77,11 +84,7 @@ impl Ceilings {
         let path = folder.join(number_name(ceiling));
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
         file.sync_all()?;
-        // The name is what counts, and it stands in the folder; each folder's own name stands in the one above. All of
-        // them every time: whoever made a folder may have been stopped before it was on the disk.
-        for folder in folder.ancestors().take_while(|folder| folder.starts_with(&self.root)) {
-            sync_folder(folder)?;
-        }
+        self.sync(folder)?;
         // Only now, and only lower ones: the highest that ever was on the disk stays.
         for lower in numbers_in(folder)?.into_iter().filter(|number| *number < ceiling) {
             let _ = fs::remove_file(folder.join(number_name(lower)));
