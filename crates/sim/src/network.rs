@@ -87,7 +87,7 @@ pub struct Net {
     /// Nothing is held back beyond this true time.
     pub faults_end: Duration,
     /// The lock of a store that needs one (a wrong one).
-    pub lock: Option<Arc<tokio::sync::Mutex<()>>>,
+    pub bottleneck: Option<Arc<tokio::sync::Mutex<()>>>,
     /// Where new links lead.
     pub route: AtomicUsize,
     /// What was last written down of each server.
@@ -334,7 +334,7 @@ impl Link {
         serve: &impl Fn(Server) -> Fut,
     ) -> Served<T> {
         let arrived = self.net.time.true_now();
-        let lock = match &self.net.lock {
+        let lock = match &self.net.bottleneck {
             Some(lock) => Some(Arc::clone(lock).lock_owned().await),
             None => None,
         };

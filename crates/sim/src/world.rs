@@ -79,7 +79,7 @@ impl World {
             election,
             servers: Mutex::new(vec![server]),
             route: AtomicUsize::new(0),
-            lock: (wrong == Some(Wrong::LocksOutside)).then(Arc::default),
+            bottleneck: (wrong == Some(Wrong::LocksOutside)).then(Arc::default),
             last: Mutex::default(),
         });
         let gate = Arc::new(Gate::new(time));
