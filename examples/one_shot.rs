@@ -14,7 +14,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let other = Elections::builder(store).candidate(CandidateId::new("other")?).build();
 
     let leadership = mine.try_lead("migrate").await?.ok_or("somebody else migrates")?;
-    println!("term {}: migrating", leadership.token());
+    let first = leadership.token();
+    println!("term {first}: migrating");
 
     let refused = other.try_lead("migrate").await?;
     println!("the other one may not: {}", refused.is_none());
@@ -25,7 +26,15 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     drop(leadership);
     let leadership = other.lead("migrate").await?;
     println!("term {}: the other one's turn", leadership.token());
-    println!("somebody else led before it: {}", leadership.others_led_since(leadership.token()));
+    drop(leadership);
+
+    // Back again: may what I know from my own first term be stale?
+    let leadership = mine.lead("migrate").await?;
+    println!(
+        "term {}: somebody else led since my term 1: {}",
+        leadership.token(),
+        leadership.others_led_since(first)
+    );
     drop(leadership);
     other.close().await;
     mine.close().await;

@@ -33,7 +33,7 @@ fn run_while_leading_sends_three_bills() {
 #[test]
 fn one_shot_leads_refuses_waits_and_hands_over() {
     let lines = "term 1: migrating\nthe other one may not: true\nnor after a while: true\n\
-                 term 2: the other one's turn\nsomebody else led before it: true\n";
+                 term 2: the other one's turn\nterm 3: somebody else led since my term 1: true\n";
     assert_eq!(output("one_shot"), lines);
 }
 

@@ -70,14 +70,39 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
     }
     let mode = metadata.mode() & 0o7777;
     if mode & 0o022 != 0 {
+        let inside =
+            if mode & STICKY == 0 { "" } else { ", or name a directory inside it, which is then made" };
         return Err(invalid(
             "open",
             format!(
                 "{} has mode {mode:o}: other users could remove or replace what is in it, so nobody but its owner may \
-                 write there; chmod 700 it, or name a directory inside it, which is then made",
+                 write there; chmod 700 it{inside}",
                 path.display()
             ),
         ));
+    }
+    check_above(path)
+}
+
+/// In a directory with this bit everybody may only remove his own.
+const STICKY: u32 = 0o1000;
+
+/// Whoever may rename a directory above could put another store in the place of this one.
+fn check_above(path: &Path) -> Result<(), StoreError> {
+    for above in path.ancestors().skip(1) {
+        let metadata = fs::metadata(above).map_err(|error| failure("open", "look at", above, error))?;
+        let mode = metadata.mode() & 0o7777;
+        if mode & 0o002 != 0 && mode & STICKY == 0 {
+            return Err(invalid(
+                "open",
+                format!(
+                    "{} has mode {mode:o}: everybody could replace {} in it by another directory; chmod o-w it, or choose \
+                     a place that others cannot write to",
+                    above.display(),
+                    path.display()
+                ),
+            ));
+        }
     }
     Ok(())
 }

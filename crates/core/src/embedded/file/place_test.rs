@@ -95,3 +95,16 @@ fn the_default_directory_follows_the_environment() {
     );
     assert!(find(&[], false).unwrap_err().to_string().contains("set TENURE_DIR"));
 }
+
+#[test]
+fn a_place_that_everybody_could_replace_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let open = directory.path().join("open");
+    fs::create_dir(&open).unwrap();
+    for (mode, taken) in [(0o777, false), (0o1777, true), (0o755, true)] {
+        fs::set_permissions(&open, fs::Permissions::from_mode(mode)).unwrap();
+        let prepared = prepare(&open.join("store"), Allowed::default());
+        assert_eq!(prepared.is_ok(), taken, "{mode:o}: {prepared:?}");
+    }
+}
