@@ -211,7 +211,7 @@ impl InvalidSettings {
 
 impl fmt::Display for InvalidSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "these settings do not work together: {}", self.broken.join("; "))
+        write!(f, "these settings do not work: {}", self.broken.join("; "))
     }
 }
 
