@@ -149,6 +149,8 @@ impl Elections {
 
     /// Ends the term of `name`, if this candidate leads it, and waits until its work has stopped and the lease is given
     /// back. Answers whether it took part at all.
+    ///
+    /// Whoever waits here while it holds a [`Leadership`] of `name` itself waits for itself: drop it first.
     pub async fn release(&self, name: &str) -> bool {
         let handle = self.shared.running().get(name).map(ElectorHandle::observer);
         match handle {
@@ -160,7 +162,8 @@ impl Elections {
         }
     }
 
-    /// Refuses new elections, ends all terms, gives all leases back, and waits for it.
+    /// Refuses new elections, ends all terms, gives all leases back, and waits for it. Drop what you hold of them first: a
+    /// [`Leadership`] that lives counts as work.
     pub async fn close(&self) {
         self.shared.closing.store(true, Ordering::Release);
         let handles: Vec<_> = self.shared.running().values().map(ElectorHandle::observer).collect();
