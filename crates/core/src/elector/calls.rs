@@ -35,13 +35,6 @@ impl<T> Calls<T> {
         self.under_way.iter().any(|(waiting, _)| *waiting == attempt)
     }
 
-    /// Waits no longer for the call that was made first; whoever made it takes care of its answer.
-    pub(crate) fn forget_oldest(&mut self) {
-        if !self.under_way.is_empty() {
-            self.under_way.remove(0);
-        }
-    }
-
     /// Waits for the next answer: `None` if nothing is under way, no value if the call ended without one. Nothing is
     /// lost if this is dropped.
     pub(crate) async fn next(&mut self) -> Option<(Attempt, Option<T>)> {

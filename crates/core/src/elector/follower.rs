@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Unanswered attempts that a bid names. One that is forgotten and turns up all the same is dated by the bid's first.
 const OPEN: usize = 64;
 
-/// Unanswered calls of one bid: a store that hangs is not asked more often than that.
+/// Unanswered calls of one bid: beyond that, a store that hangs is asked once a ttl only.
 const IN_FLIGHT: usize = 8;
 
 /// One wish to lead and what is known of it.
@@ -218,11 +218,10 @@ impl Worker {
             self.changes = self.shared.store.watch(std::slice::from_ref(&self.election));
         }
         // Calls may hang for ever: once a ttl one more is sent all the same, or a store that came back would not be noticed.
+        // None is forgotten while the bid lives: an answer that nobody waits for gives its lease back, and that may be the
+        // one which another answer of the same bid is about to be led with.
         let long_ago = bidding.last_send.plus(self.timing.ttl).has_passed(self.shared.clock.now());
-        if bidding.in_flight.len() >= IN_FLIGHT && long_ago {
-            bidding.in_flight.forget_oldest();
-        }
-        if bidding.in_flight.len() < IN_FLIGHT {
+        if bidding.in_flight.len() < IN_FLIGHT || long_ago {
             self.send(bidding);
         }
         let clock = Arc::clone(&self.shared.clock);

@@ -14,7 +14,7 @@ use crate::store::{Answered, ControlRequest, ErrorKind, Lease, LeaseRecord, Rene
 /// Unanswered attempts that are remembered. An outage ends the lease long before there are more.
 const OPEN: usize = 64;
 
-/// Calls under way: a store that hangs is not asked more often than that.
+/// Calls under way: beyond that, a store that hangs is asked once a ttl only.
 const IN_FLIGHT: usize = 8;
 
 /// After a failure the next attempt waits at least this long, so that a store that fails at once is not flooded.
@@ -220,9 +220,13 @@ impl Renewer {
 
     fn renewed(&mut self, lease: Lease, answered: usize, now: Moment) {
         // Trust counts from the send of the attempt that was applied; if that cannot be told, from the earliest that
-        // may have been.
+        // may have been. Where some were forgotten that is not known either: then trust does not move.
         let applied = self.open.iter().position(|sent| sent.attempt == lease.attempt);
-        let at = self.open[applied.unwrap_or(0)].at;
+        let at = match applied {
+            Some(place) => self.open[place].at,
+            None if self.open.len() < OPEN => self.open[0].at,
+            None => self.anchor,
+        };
         let at = if flawed(Flaw::ReplyAnchoredDeadline) { now } else { at };
         self.anchor = self.anchor.later_of(at);
         // What was sent before the applied attempt can take effect no more: its nonce is not the last one.

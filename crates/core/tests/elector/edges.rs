@@ -195,3 +195,69 @@ async fn a_callback_that_blocks_before_its_future_does_not_stop_renewals() {
     assert!(renewals >= 2, "renewed under a callback that blocks");
     handle.stop().await;
 }
+
+/// Holds bids back until it is told to let them go, the newest first, and yields between the answers: as a server that
+/// was stopped answers over many connections.
+#[derive(Clone)]
+struct Stopped {
+    store: MemoryStore,
+    held: Arc<Mutex<Vec<tokio::sync::oneshot::Sender<()>>>>,
+}
+
+#[async_trait]
+impl LeaseStore for Stopped {
+    async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
+        let (let_go, told) = tokio::sync::oneshot::channel();
+        self.held.lock().unwrap().push(let_go);
+        let _ = told.await;
+        self.store.acquire(election, bid).await
+    }
+
+    async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
+        self.store.renew(renewals).await
+    }
+
+    async fn release(&self, release: &Release) -> Result<Released, StoreError> {
+        self.store.release(release).await
+    }
+
+    async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
+        self.store.read(election).await
+    }
+
+    fn watch(&self, elections: &[ElectionName]) -> Option<Changes> {
+        self.store.watch(elections)
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        self.store.guarantees()
+    }
+
+    fn operator(&self) -> Option<&dyn Operator> {
+        None
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_wakes_and_answers_every_old_call_frees_no_lease_that_is_led() {
+    let world = World::new();
+    let store = Stopped { store: world.store.clone(), held: Arc::default() };
+    let held = Arc::clone(&store.held);
+    let a = world.candidate_on(store, "a", Settings::ttl(TTL));
+    let handle = a.elector("e").start().unwrap();
+    // Far beyond the calls that are kept under way, and until one has just been sent.
+    while held.lock().unwrap().len() < 15 {
+        world.sleep(secs(1)).await;
+    }
+    // The newest first: it wins, and the oldest calls of the same bid find it won. The others stay on their way.
+    let mut calls: Vec<_> = held.lock().unwrap().drain(..).collect();
+    let _ = calls.pop().unwrap().send(());
+    for call in calls.drain(..7) {
+        let _ = call.send(());
+    }
+    world.leads(&handle).await;
+    let token = handle.status().token;
+    world.sleep(secs(100)).await;
+    assert!(handle.is_leader());
+    assert_eq!((world.record().await.token, handle.status().terms), (token, 1));
+}
