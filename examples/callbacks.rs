@@ -2,12 +2,16 @@
 //!
 //! `cargo run -p tenure --example callbacks [DIRECTORY [TTL_SECONDS]]`
 
+mod failure;
+
 use std::time::Duration;
 
 use tenure::{Elector, FileStore, Settings};
 
+use failure::Failure;
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Failure> {
     let mut arguments = std::env::args().skip(1);
     let directory = arguments.next().map_or_else(FileStore::default_directory, |path| Ok(path.into()))?;
     let ttl = arguments.next().map_or(Ok(5), |seconds| seconds.parse())?;

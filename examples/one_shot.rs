@@ -2,12 +2,16 @@
 //!
 //! `cargo run -p tenure --example one_shot`
 
+mod failure;
+
 use std::time::Duration;
 
 use tenure::{CandidateId, Elections, MemoryStore};
 
+use failure::Failure;
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Failure> {
     let store = MemoryStore::new();
     let mine = Elections::new(store.clone());
     // Another candidate in the same process needs a name of its own.

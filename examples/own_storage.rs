@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p tenure --example own_storage`
 
+mod failure;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,6 +12,8 @@ use async_trait::async_trait;
 use tenure::store::ttl_store::{Entry, TtlStore};
 use tenure::store::{ExpiryClock, Guarantees, StoreError, TokenOrder, Wake};
 use tenure::{Clock, Elections, ManualClock, Moment};
+
+use failure::Failure;
 
 /// Whatever can do four things can hold elections: get, insert if absent, swap if equal, delete if equal.
 struct Shelf {
@@ -105,7 +109,7 @@ impl TtlStore for Shelf {
 }
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Failure> {
     let clock = ManualClock::new();
     let shelf = Shelf { clock: clock.clone(), things: Mutex::default() };
     let elections = Elections::over(shelf, Arc::new(clock.clone()));

@@ -2,11 +2,15 @@
 //!
 //! `cargo run -p tenure --example periodic`
 
+mod failure;
+
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tenure::{Elector, MemoryStore};
 use tokio::sync::Notify;
+
+use failure::Failure;
 
 static RUNS: AtomicU32 = AtomicU32::new(0);
 static ENOUGH: Notify = Notify::const_new();
@@ -20,7 +24,7 @@ async fn clean_up() {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Failure> {
     Elector::new(MemoryStore::new(), "clean-up")
         .run(|leadership| async move {
             // It goes on until the term ends; here, until it was done three times.

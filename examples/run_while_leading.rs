@@ -2,12 +2,16 @@
 //!
 //! `cargo run -p tenure --example run_while_leading`
 
+mod failure;
+
 use std::time::Duration;
 
 use tenure::{Elector, MemoryStore, Settings};
 
+use failure::Failure;
+
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+async fn main() -> Result<(), Failure> {
     let bills = Elector::new(MemoryStore::new(), "billing")
         .settings(Settings::ttl(Duration::from_secs(10)))
         .run(|leadership| async move {

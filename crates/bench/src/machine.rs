@@ -28,6 +28,11 @@ pub(crate) fn resident_bytes() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
+/// Waits without a runtime.
+pub(crate) fn pause(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
 pub(crate) async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }

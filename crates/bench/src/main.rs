@@ -1,8 +1,9 @@
-//! Benchmarks of Tenure: `tenure-bench -- core [--check]`.
+//! Benchmarks of Tenure: `tenure-bench -- core|run [--check]`.
 
 mod core;
 mod figures;
 mod machine;
+mod run;
 mod worker;
 
 use std::process::ExitCode;
@@ -10,17 +11,21 @@ use std::process::ExitCode;
 use figures::Figures;
 
 const USAGE: &str = "\
-usage: tenure-bench -- core [--check] [--json] [--only NAME]
+usage: tenure-bench -- core|run [--check] [--json] [--only NAME]
 
   core      check(), memory and file store, handover and failover between processes, 100,000 elections
+  run       `tenure run` against a bare spawn: start, takeover, wake-ups and memory of an idle wrapper
   --check   compare with crates/bench/limits.toml, exit 1 beyond a limit
   --json    print the figures as one JSON object
-  --only    run the parts whose name begins with NAME: check, memory, file, many
+  --only    run the parts whose name begins with NAME: check, memory, file, many; start, takeover, idle
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if words == ["command"] {
+        run::command();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -30,8 +35,8 @@ fn main() -> ExitCode {
     };
     match words.split_first() {
         Some((&"worker", rest)) => runtime.block_on(worker::run(rest)),
-        Some((&"core", options)) => match Options::parse(options) {
-            Some(options) => runtime.block_on(bench(&options)),
+        Some((&section @ ("core" | "run"), options)) => match Options::parse(options) {
+            Some(options) => runtime.block_on(bench(section, &options)),
             None => usage(),
         },
         _ => usage(),
@@ -65,16 +70,20 @@ impl Options {
     }
 }
 
-async fn bench(options: &Options) -> ExitCode {
+async fn bench(section: &str, options: &Options) -> ExitCode {
     let mut figures = Figures::default();
-    if let Err(error) = core::run(&mut figures, &options.only).await {
+    let measured = match section {
+        "run" => run::run(&mut figures, &options.only).map_err(Into::into),
+        _ => core::run(&mut figures, &options.only).await,
+    };
+    if let Err(error) = measured {
         eprintln!("tenure-bench: {error}");
         return ExitCode::FAILURE;
     }
     if options.json {
         println!("{}", figures.json());
     }
-    if options.check && !figures.within_limits("core", options.only.is_empty()) {
+    if options.check && !figures.within_limits(section, options.only.is_empty()) {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS

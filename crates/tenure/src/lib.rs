@@ -23,8 +23,12 @@
 //! - [`Elector::run`] runs something while leading; [`Elector::start`] calls back.
 //! - [`Elections`] takes part in many elections, or leads once for one operation.
 //! - [`Fence`] protects what the leader writes to, with the term's [`FencingToken`].
+//! - [`open`] takes a store's URL.
 //! - [`store`] is the contract for stores; [`embedded`] are those that need no server.
 
+mod open;
+
+pub use open::{InvalidUrl, OpenError, SCHEMES, StoreUrl, open};
 pub use tenure_core::embedded::{FileStore, MemoryStore};
 pub use tenure_core::*;
 

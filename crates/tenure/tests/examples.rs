@@ -47,6 +47,25 @@ fn periodic_cleans_up_three_times() {
     assert_eq!(output("periodic"), "clean-up 1\nclean-up 2\nclean-up 3\nstopped\n");
 }
 
+#[test]
+fn what_fails_is_told_in_a_sentence() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let place = directory.path().join("store");
+    for (arguments, words) in [
+        ([file.to_str().unwrap(), "5"], "is a file, and leases need a directory"),
+        ([place.to_str().unwrap(), "soon"], "invalid digit"),
+        ([place.to_str().unwrap(), "0"], "ttl is 0ns: the shortest here is 500ms"),
+    ] {
+        let output = Command::new(example("callbacks")).args(arguments).output().unwrap();
+        let told = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        assert!(told.contains(words), "{words:?} in {told}");
+        assert!(!told.contains('{') && !told.contains("Error {") && told.lines().count() == 1, "{told}");
+    }
+}
+
 /// A candidate in a process of its own, killed with the test.
 struct Candidate {
     child: Child,

@@ -1,5 +1,6 @@
 //! One concept, one word: public names use the words of the design, not their rivals.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -67,12 +68,48 @@ fn public_names_use_the_words_of_the_design() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
+/// The pages hold every flag and every key: tests of the command see to that.
+#[test]
+fn flags_and_keys_use_the_words_of_the_design() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let read = |page| fs::read_to_string(docs.join(page)).expect("a page");
+    let (flags, keys) = (flags(&read("cli.md")), keys(&read("json.md")));
+    assert!(flags.len() > 20, "only {flags:?} were found: the search is broken");
+    assert!(keys.len() > 30, "only {keys:?} were found: the search is broken");
+    let wrong: Vec<_> = flags
+        .iter()
+        .chain(&keys)
+        .filter_map(|name| rival_in(name).map(|(rival, word)| format!("`{name}` says {rival:?}: say {word}")))
+        .collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Finds the flags in the help, as names.
+fn flags(page: &str) -> BTreeSet<String> {
+    let words = page.split(|c: char| !(c.is_alphanumeric() || c == '-'));
+    words.filter_map(|word| word.strip_prefix("--")).filter(|flag| !flag.is_empty()).map(as_name).collect()
+}
+
+fn as_name(flag: &str) -> String {
+    flag.replace('-', "_")
+}
+
+/// Finds the keys in the first column of the tables.
+fn keys(page: &str) -> BTreeSet<String> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    rows.map(|(key, _)| key.to_owned()).filter(|key| !key.contains(' ')).collect()
+}
+
 #[test]
 fn the_search_finds_rivals_in_every_kind_of_name() {
     let text = "pub struct NodeInfo {\n    pub owner: String,\n}\npub enum X {\n    Locked,\n}\n\
                 pub async fn heartbeat_now() {}\npub(crate) fn lock() {}\n";
     let found: Vec<_> = public_names(text).into_iter().filter(|name| rival_in(name).is_some()).collect();
     assert_eq!(found, ["NodeInfo", "owner", "heartbeat_now"]);
+    let flags = flags("      --lock-wait <D>\n  -h, --help\n");
+    assert_eq!(flags, ["help", "lock_wait"].map(str::to_owned).into());
+    assert!(rival_in("lock_wait").is_some());
+    assert_eq!(keys("| `owner` | x |\n| `tenure list --json` | y |\n"), ["owner".to_owned()].into());
     assert!(rival_in("Blocked").is_none() && rival_in("clock").is_none() && rival_in("monkey").is_none());
 }
 

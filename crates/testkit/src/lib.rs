@@ -2,8 +2,10 @@
 
 pub mod conformance;
 pub mod fault;
+mod twist;
 pub mod virtual_clock;
 
+pub use twist::{Twist, Twisted};
 pub use virtual_clock::VirtualClock;
 
 /// The code of the guide compiles and runs.

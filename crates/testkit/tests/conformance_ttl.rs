@@ -31,3 +31,13 @@ async fn storage_with_types_of_its_own_conforms() {
 async fn storage_with_four_verbs_alone_conforms() {
     assert_conforms("ttl-bare", Entries::bare).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_cannot_tell_how_long_an_entry_lives_conforms() {
+    assert_conforms("ttl-untold", Entries::untold).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn storage_that_cannot_tell_and_whose_reads_and_writes_mix_conforms() {
+    assert_conforms("ttl-slow-untold", Entries::slow_untold).await;
+}

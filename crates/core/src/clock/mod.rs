@@ -49,6 +49,16 @@ impl Moment {
         Moment { boot: self.boot.saturating_sub(d), raw: self.raw.saturating_sub(d) }
     }
 
+    /// Returns this moment by the boot clock alone: for waits that end no permission, such as the next renewal.
+    ///
+    /// The kernel has no timer on the raw clock. A wait for it takes several looks, so that it is not late on a boot
+    /// clock that is slewed; a wait for the boot clock takes one. A deadline is waited for by both clocks, and costs a
+    /// leader nothing while it renews in time: the renewal comes before the first look for the deadline.
+    #[must_use]
+    pub const fn by_boot(self) -> Moment {
+        Moment { boot: self.boot, raw: Duration::MAX }
+    }
+
     /// Tells whether either clock has reached this moment.
     ///
     /// Either is enough, because the one that lags may be standing still or slewed.
@@ -74,6 +84,13 @@ impl Moment {
         self.boot.saturating_sub(earlier.boot).max(self.raw.saturating_sub(earlier.raw))
     }
 
+    /// Returns how long ago `earlier` was at least, zero if it is still ahead on either clock.
+    ///
+    /// The smaller of what the two clocks say: whoever distrusts something for a time then distrusts it for longer.
+    pub(crate) fn least_since(self, earlier: Moment) -> Duration {
+        self.boot.saturating_sub(earlier.boot).min(self.raw.saturating_sub(earlier.raw))
+    }
+
     /// Returns the moment that has passed as soon as one of the two has.
     #[must_use]
     pub fn earlier_of(self, other: Moment) -> Moment {
@@ -96,7 +113,8 @@ pub type Sleep = Pin<Box<dyn Future<Output = ()> + Send + 'static>>;
 /// - Neither clock of [`now`](Self::now) ever goes back.
 /// - [`sleep_until`](Self::sleep_until) never completes before `moment.has_passed(now())`, and does complete
 ///   soon after, also if it passed during a suspend of the machine. It needs no particular executor, except
-///   where an implementation says so.
+///   where an implementation says so. Whoever has no use for the raw clock asks [by the boot
+///   clock](Moment::by_boot), which may cost fewer wake-ups.
 /// - A moment of one clock means nothing to another one.
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// Reads both local clocks.
@@ -168,6 +186,14 @@ mod tests {
         assert_eq!(at(100, 50).time_since(at(99, 30)), secs(20));
         assert_eq!(at(100, 50).time_since(at(110, 45)), secs(5));
         assert_eq!(at(100, 50).time_since(at(110, 60)), Duration::ZERO);
+    }
+
+    #[test]
+    fn by_the_boot_clock_alone_the_raw_clock_says_nothing() {
+        let moment = at(100, 50).by_boot();
+        assert!(!moment.has_passed(at(99, u64::MAX)));
+        assert!(moment.has_passed(at(100, 0)));
+        assert_eq!(moment.time_until(at(90, 49)), secs(10));
     }
 
     #[test]

@@ -116,6 +116,12 @@ impl Queue {
         }
     }
 
+    /// Tells whether a sleeper that has just left was the earliest by either clock.
+    fn is_before_all(&self, ticket: Ticket) -> bool {
+        let by_boot = self.by_boot.first_key_value().is_none_or(|(first, _)| ticket.boot_ns <= first.0);
+        by_boot || self.by_raw.first_key_value().is_none_or(|(first, _)| ticket.raw_ns <= first.0)
+    }
+
     /// Says when to look for the earliest sleeper, by the boot clock.
     fn next_look(&self, now: Moment) -> u64 {
         match (self.by_boot.first_key_value(), self.by_raw.first_key_value()) {
@@ -150,6 +156,9 @@ pub(super) struct Timer {
     earlier: Condvar,
     start: fn(&'static Timer) -> io::Result<()>,
     open: fn() -> io::Result<Alarm>,
+    /// How often the thread has looked.
+    #[cfg(test)]
+    looks: std::sync::atomic::AtomicU64,
 }
 
 /// The timer of this process. Its thread starts with the first sleeper and never ends.
@@ -161,7 +170,15 @@ pub(super) fn start_thread(timer: &'static Timer) -> io::Result<()> {
 
 impl Timer {
     const fn new(start: fn(&'static Timer) -> io::Result<()>, open: fn() -> io::Result<Alarm>) -> Self {
-        Self { queue: Mutex::new(Queue::new()), alarm: OnceLock::new(), earlier: Condvar::new(), start, open }
+        Self {
+            queue: Mutex::new(Queue::new()),
+            alarm: OnceLock::new(),
+            earlier: Condvar::new(),
+            start,
+            open,
+            #[cfg(test)]
+            looks: std::sync::atomic::AtomicU64::new(0),
+        }
     }
 
     /// Arranges that `waker` is woken once `moment` has passed, in place of the one before.
@@ -195,8 +212,7 @@ impl Timer {
         }
         let place = queue.add(moment, waker);
         *ticket = Some(place);
-        // Only an earlier look needs the kernel. A sleeper that is given up costs one look in vain at most,
-        // which is cheaper than setting the alarm at every removal.
+        // Only an earlier look needs the kernel.
         let look = look_at(place.boot_ns, place.raw_ns, now);
         if look < queue.looks_at {
             queue.looks_at = look;
@@ -207,7 +223,17 @@ impl Timer {
 
     /// Gives a place up; harmless if the sleeper has been woken.
     pub(super) fn forget(&self, ticket: Ticket) {
-        let waker = self.queue().remove(ticket);
+        let mut queue = self.queue();
+        let waker = queue.remove(ticket);
+        // A call that was answered must not wake the process at the time at which it would have been given up.
+        if waker.is_some() && queue.looks_at != LOOKING && queue.is_before_all(ticket) {
+            let look = queue.next_look(kernel::now());
+            if look > queue.looks_at {
+                queue.looks_at = look;
+                self.look_later(&mut queue);
+            }
+        }
+        drop(queue);
         // The lock is back by now: the last waker of a task may drop the task, and with it other sleeps.
         drop(waker);
     }
@@ -230,9 +256,21 @@ impl Timer {
         }
     }
 
+    /// Without an alarm the thread looks at the time that was set before, in vain.
+    fn look_later(&self, queue: &mut Queue) {
+        if let Some(alarm) = self.alarm.get()
+            && !queue.alarm_failed
+            && queue.looks_at != NEVER
+        {
+            queue.alarm_failed = alarm.set(queue.looks_at).is_err();
+        }
+    }
+
     fn run(&self) {
         let mut due = Vec::with_capacity(BATCH);
         loop {
+            #[cfg(test)]
+            self.looks.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let mut queue = self.queue();
             let now = kernel::now();
             queue.take_due(now, &mut due);

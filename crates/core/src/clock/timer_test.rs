@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Wake;
 
 use super::*;
@@ -182,7 +183,7 @@ fn without_an_alarm_the_thread_still_wakes_everybody_in_order() {
 
 #[test]
 fn an_alarm_that_could_not_be_opened_is_opened_later() {
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::AtomicU32;
     static TRIES: AtomicU32 = AtomicU32::new(0);
     let timer = timer(|| match TRIES.fetch_add(1, Ordering::Relaxed) {
         0..3 => Err(io::ErrorKind::OutOfMemory.into()),
@@ -221,8 +222,57 @@ fn a_later_sleeper_does_not_trouble_the_kernel() {
     wait_until(|| timer.queue().looks_at != LOOKING);
     let looks_at = timer.queue().looks_at;
     timer.enlist(&mut second, now.plus(2 * minute), now, Waker::noop()).unwrap();
-    timer.forget(first.unwrap());
     assert_eq!(timer.queue().looks_at, looks_at);
+    timer.forget(second.unwrap());
+    assert_eq!(timer.queue().looks_at, looks_at);
+}
+
+#[test]
+fn a_sleeper_that_is_given_up_is_not_looked_for() {
+    let timer = timer(Alarm::open);
+    let (now, mut first, mut second) = (kernel::now(), None, None);
+    let minute = Duration::from_secs(60);
+    timer.enlist(&mut first, now.plus(minute).by_boot(), now, Waker::noop()).unwrap();
+    timer.enlist(&mut second, now.plus(2 * minute).by_boot(), now, Waker::noop()).unwrap();
+    wait_until(|| timer.queue().looks_at != LOOKING);
+    assert_eq!(timer.queue().looks_at, first.unwrap().boot_ns);
+    timer.forget(first.unwrap());
+    assert_eq!(timer.queue().looks_at, second.unwrap().boot_ns);
+}
+
+#[test]
+fn a_wait_by_the_boot_clock_alone_is_looked_for_once() {
+    let (mut queue, woken) = (Queue::new(), Arc::default());
+    let now = at(100 * SECOND, 50 * SECOND);
+    let deadline = now.plus(Duration::from_millis(21_900));
+    queue.add(deadline, witness(1, &woken));
+    let renewal = now.plus(Duration::from_secs(10)).by_boot();
+    queue.add(renewal, witness(2, &woken));
+    assert_eq!(queue.next_look(now), 110 * SECOND, "not earlier for the raw clock, nor for the deadline");
+    assert_eq!(due(&mut queue, at(109 * SECOND, 70 * SECOND), &woken), [0u64; 0]);
+    assert_eq!(due(&mut queue, at(110 * SECOND, 50 * SECOND), &woken), [2]);
+}
+
+#[test]
+fn a_leader_that_renews_in_time_is_woken_for_its_renewals_and_nothing_else() {
+    let (timer, woken) = (timer(Alarm::open), Arc::default());
+    let rounds = 3;
+    for round in 0..rounds {
+        let now = kernel::now();
+        let (mut call, mut renewal, mut deadline) = (None, None, None);
+        let ms = Duration::from_millis;
+        timer.enlist(&mut deadline, now.plus(ms(2_190)), now, &witness(99, &woken)).unwrap();
+        timer.enlist(&mut call, now.plus(ms(100)).by_boot(), now, &witness(99, &woken)).unwrap();
+        // Answered at once.
+        timer.forget(call.unwrap());
+        timer.enlist(&mut renewal, now.plus(ms(200)).by_boot(), now, &witness(round, &woken)).unwrap();
+        wait_until(|| woken.lock().unwrap().len() as u64 == round + 1);
+        timer.forget(deadline.unwrap());
+    }
+    assert_eq!(*woken.lock().unwrap(), [0, 1, 2]);
+    // The first look, and for each renewal the one that finds it and the one that finds nothing more.
+    let looks = timer.looks.load(Ordering::Relaxed);
+    assert!(looks <= 1 + 2 * rounds, "{looks} looks");
 }
 
 #[test]

@@ -239,7 +239,7 @@ impl Worker {
                 Some(answered) = bidding.in_flight.next(), if !bidding.in_flight.is_empty() => {
                     return Some(self.resolve(bidding, answered));
                 }
-                () = clock.sleep_until(give_up) => {
+                () = clock.sleep_until(give_up.by_boot()) => {
                     let store = self.shared.store.guarantees().store;
                     let message = format!("no answer for election {:?} in time", self.election.as_str());
                     return Some(Outcome::Failed(StoreError::new(ErrorKind::Timeout, store, "acquire", message)));
@@ -425,7 +425,7 @@ impl Worker {
                     // Nobody wakes us any more: look from time to time, and watch again with the next bid.
                     None => wake_at = wake_at.earlier_of(clock.now().plus(self.timing.retry_interval)),
                 },
-                () = clock.sleep_until(wake_at) => return Woken::Bid,
+                () = clock.sleep_until(wake_at.by_boot()) => return Woken::Bid,
                 () = clock.sleep_until(limit.unwrap_or(Moment::FAR)), if limit.is_some() => return Woken::Ended,
             }
         }
@@ -449,7 +449,8 @@ impl Worker {
         let look = match self.wake {
             Wake::Push if self.changes.is_some() => None,
             Wake::Push => Some(self.timing.retry_interval),
-            Wake::Look(interval) => Some(interval.min(self.timing.retry_interval)),
+            // A store that names no interval is not asked without a break.
+            Wake::Look(interval) => Some(interval.max(PAUSE).min(self.timing.retry_interval)),
         };
         // Earlier, not later: within the interval is the promise.
         let look = look.map(|interval| now.plus(interval - self.shared.random.up_to(interval / 8)));

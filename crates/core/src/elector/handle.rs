@@ -32,11 +32,27 @@ pub enum CommandError {
     OwnSuccessor(CandidateId),
 }
 
+/// How a term ends whose work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Finish {
+    /// The work succeeded; the store keeps how long ago that was.
+    pub succeeded: bool,
+    /// Nobody leads for this long afterwards.
+    pub cool_down: Duration,
+    /// This candidate does not stand again for this long.
+    pub pause: Duration,
+}
+
 pub(crate) enum Command {
     Stop,
     /// End the term and stand again after `pause`.
     Resign {
         pause: Option<Duration>,
+        reply: oneshot::Sender<Result<(), CommandError>>,
+    },
+    /// End the term because its work is done.
+    Finish {
+        finish: Finish,
         reply: oneshot::Sender<Result<(), CommandError>>,
     },
     /// End the term in favour of `to`.
@@ -267,6 +283,15 @@ impl ElectorHandle {
     /// If this candidate does not lead.
     pub async fn resign(&self, pause: Option<Duration>) -> Result<(), CommandError> {
         self.ask(|reply| Command::Resign { pause, reply }).await
+    }
+
+    /// Ends the present term because its work is done. Completes when the work has stopped and the release went out; a
+    /// release that was not answered is told by the event [`ReleaseFailed`](super::EventKind::ReleaseFailed).
+    ///
+    /// # Errors
+    /// If this candidate does not lead.
+    pub async fn finish(&self, finish: Finish) -> Result<(), CommandError> {
+        self.ask(|reply| Command::Finish { finish, reply }).await
     }
 
     /// Ends the present term in favour of `to`, which alone may take it at first. Completes when the work has stopped

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use tokio::sync::oneshot;
 
 use super::callbacks::{Failed, Work};
-use super::handle::{Command, CommandError};
+use super::handle::{Command, CommandError, Finish};
 use super::leadership::{Permit, TermState};
 use super::release::Releasing;
 use super::renewer::{Renewer, Step};
@@ -27,6 +27,8 @@ pub(crate) struct Reign {
     began: Moment,
     /// Whoever asked for the end of the term and wants to hear of it.
     asked: Option<oneshot::Sender<Result<(), CommandError>>>,
+    /// How the work ended, if whoever did it said so.
+    finish: Option<Box<Finish>>,
     /// The last operator's request that was taken up.
     request: Option<RequestId>,
     shared: Arc<Shared>,
@@ -72,7 +74,7 @@ impl Worker {
         self.publish(EventKind::Elected { token, attempts });
         let work = Work::begin(&self.callbacks, &term);
         let (began, shared) = (self.shared.clock.now(), Arc::clone(&self.shared));
-        Reign { term, renewer, work, began, asked: None, request: None, shared }
+        Reign { term, renewer, work, began, asked: None, finish: None, request: None, shared }
     }
 
     /// Leads until there is a reason not to.
@@ -124,6 +126,12 @@ impl Worker {
                 reign.asked = Some(reply);
                 self.rest_for(pause.unwrap_or(self.timing.retry_interval));
                 Some(EndReason::Resigned)
+            }
+            Command::Finish { finish, reply } => {
+                reign.asked = Some(reply);
+                self.rest_for(finish.pause);
+                reign.finish = Some(Box::new(finish));
+                Some(EndReason::WorkEnded)
             }
             Command::HandOff { to, reply } if to == self.shared.candidate => {
                 // Whoever asked may be gone.
@@ -257,7 +265,8 @@ impl Worker {
             }
             Action::HandOff { to } => EndReason::HandedOff { to: to.clone() },
         };
-        reign.renewer.answer = Some(Answered { id: request.id, answer: Answer::Done });
+        // Answered with the release, in one step with what was asked: until then nothing is done.
+        reign.renewer.answer = None;
         Some(reason)
     }
 
@@ -374,7 +383,9 @@ impl Worker {
     fn obey_while_draining(&mut self, command: Command) {
         match command {
             Command::Stop => self.stopping = true,
-            Command::Resign { reply, .. } | Command::HandOff { reply, .. } => {
+            Command::Resign { reply, .. }
+            | Command::Finish { reply, .. }
+            | Command::HandOff { reply, .. } => {
                 // The term ends already, for another reason.
                 drop(reply.send(Err(CommandError::NotLeading)));
             }
@@ -383,7 +394,9 @@ impl Worker {
 
     /// Gives the lease back, to whomever the reason names.
     async fn release(&mut self, reign: &mut Reign, reason: &EndReason) {
+        let finish = reign.finish.as_deref().copied().unwrap_or_default();
         let next = match reason {
+            _ if !finish.cool_down.is_zero() => Next::CoolDown(finish.cool_down),
             EndReason::HandedOff { to } => {
                 let window = self.successor_window();
                 self.rest_for(window);
@@ -391,6 +404,8 @@ impl Worker {
             }
             _ => Next::Anybody,
         };
+        // A request that was taken up and not refused is what ends this term.
+        let done = reign.request.map(|id| Answered { id, answer: Answer::Done });
         let releasing = Releasing {
             shared: Arc::clone(&self.shared),
             board: Arc::clone(&self.board),
@@ -398,8 +413,8 @@ impl Worker {
             lease: reign.renewer.lease.clone(),
             open: reign.renewer.open_attempts(),
             next,
-            succeeded: self.callbacks.ends_term && *reason == EndReason::WorkEnded,
-            answer: reign.renewer.answer.take(),
+            succeeded: finish.succeeded || (self.callbacks.ends_term && *reason == EndReason::WorkEnded),
+            answer: reign.renewer.answer.take().or(done),
             until: reign.renewer.surely_over(),
         };
         releasing.send().await;

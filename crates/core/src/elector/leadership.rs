@@ -14,6 +14,9 @@ use crate::name::{CandidateId, ElectionName};
 use crate::store::Term;
 use crate::token::FencingToken;
 
+/// The shortest time between two runs of [`Leadership::every`].
+const SHORTEST_PERIOD: Duration = Duration::from_millis(1);
+
 /// This candidate does not lead (any more).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("term {token} of election {election:?} is over: stop")]
@@ -184,13 +187,15 @@ impl Leadership {
     }
 
     /// Runs `task` every `period` while leading, the first time at once; returns when the term ends. One run is over
-    /// before the next begins; a run that overlaps its next time is not made up for.
+    /// before the next begins; a run that overlaps its next time is not made up for. A period below a millisecond
+    /// counts as one, so that no task of the process starves beside it.
     pub async fn every<F, Fut>(&self, period: Duration, mut task: F)
     where
         F: FnMut() -> Fut,
         Fut: Future<Output = ()>,
     {
         let clock = Arc::clone(&self.term.clock);
+        let period = period.max(SHORTEST_PERIOD);
         let mut next = clock.now();
         while self.is_leader() {
             tokio::select! {
@@ -206,7 +211,7 @@ impl Leadership {
             tokio::select! {
                 biased;
                 () = self.cancelled() => return,
-                () = clock.sleep_until(next) => {}
+                () = clock.sleep_until(next.by_boot()) => {}
             }
         }
     }

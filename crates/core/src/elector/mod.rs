@@ -40,7 +40,7 @@ use futures_util::FutureExt;
 use tokio::sync::oneshot;
 
 pub use event::{ElectionEvent, EndReason, EventKind, Events, Heard};
-pub use handle::{CommandError, ElectorHandle};
+pub use handle::{CommandError, ElectorHandle, Finish};
 pub use leadership::{Leadership, NotLeader, Permit};
 pub use settings::{InvalidSettings, OnElectedFailure, OnOverrun, Profile, Settings, Timing};
 pub use status::{ElectionStatus, ElectorState, ElectorStopped, Health, Statuses};
@@ -128,6 +128,7 @@ pub struct Elector {
     name: String,
     settings: Settings,
     callbacks: Callbacks,
+    give_up_after: Option<Duration>,
 }
 
 impl Elector {
@@ -137,12 +138,19 @@ impl Elector {
     }
 
     pub(crate) fn within(shared: Arc<Shared>, name: String, settings: Settings) -> Self {
-        Self { shared, name, settings, callbacks: Callbacks::default() }
+        Self { shared, name, settings, callbacks: Callbacks::default(), give_up_after: None }
     }
 
     /// Sets how it keeps time.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
+        self
+    }
+
+    /// Stops if it is not elected within `wait` of its start; with zero, if the first answer is a refusal. A term that began
+    /// in time is led to its end.
+    pub fn give_up_after(mut self, wait: Duration) -> Self {
+        self.give_up_after = Some(wait);
         self
     }
 
@@ -184,7 +192,12 @@ impl Elector {
     /// # Errors
     /// If name or settings break rules, or this candidate takes part already.
     pub fn start(self) -> Result<ElectorHandle, StartError> {
-        self.start_with(Limit::Never, false, None)
+        let limit = match self.give_up_after {
+            None => Limit::Never,
+            Some(Duration::ZERO) => Limit::Try,
+            Some(wait) => Limit::Until(self.shared.clock.now().plus(wait)),
+        };
+        self.start_with(limit, false, None)
     }
 
     /// Runs `work` while leading and returns what it returns.
@@ -424,7 +437,9 @@ impl Worker {
     fn obey_as_follower(&mut self, command: Command) {
         match command {
             Command::Stop => self.stopping = true,
-            Command::Resign { reply, .. } | Command::HandOff { reply, .. } => {
+            Command::Resign { reply, .. }
+            | Command::Finish { reply, .. }
+            | Command::HandOff { reply, .. } => {
                 // Whoever asked may be gone.
                 drop(reply.send(Err(CommandError::NotLeading)));
             }

@@ -124,9 +124,10 @@ impl Renewer {
         self.look_at.map_or(self.due, |look_at| look_at.earlier_of(self.due))
     }
 
-    /// When this has something to do next.
+    /// When this has something to do next. By the boot clock alone: no permission ends by it, and it is all that wakes
+    /// an idle leader.
     pub(crate) fn next_turn(&self) -> Moment {
-        self.awaited.map_or(self.next_send(), |(_, until)| until)
+        self.awaited.map_or(self.next_send(), |(_, until)| until).by_boot()
     }
 
     /// Sends what is due and waits for the next answer. Everything is kept in `self`: dropping this and calling it

@@ -166,15 +166,12 @@ impl Settings {
     /// Works out what was not given and checks every rule, also those of the store.
     ///
     /// # Errors
-    /// Lists every broken rule, each with its numbers.
+    /// Lists every rule that a given value breaks, each with the value, what it is held against and what to do. What
+    /// follows from a bad value is not listed: nobody hears of something that he did not give.
     pub fn resolve(&self, guarantees: &Guarantees) -> Result<Timing, InvalidSettings> {
         let ttl = self.ttl.unwrap_or(Duration::from_secs(30));
         let latency = self.latency.unwrap_or(Duration::from_millis(100));
         let drift = self.drift.unwrap_or(0.1);
-        let mut broken = Vec::new();
-        if !(0.0..0.5).contains(&drift) {
-            broken.push(format!("drift is {drift}: it must be at least 0 and below 0.5"));
-        }
         let drift_permille = permille(drift);
         let renew_interval = self.renew_interval.unwrap_or(ttl / 3);
         let trusted = shrink(ttl, drift_permille).saturating_sub(latency);
@@ -182,7 +179,8 @@ impl Settings {
         let timing = Timing {
             ttl,
             renew_interval,
-            retry_interval: self.retry_interval.unwrap_or(ttl / 6),
+            // A ttl of a few milliseconds must not make followers look without a break.
+            retry_interval: self.retry_interval.unwrap_or((ttl / 6).max(SHORTEST)),
             drain_timeout: self.drain_timeout.unwrap_or(derived_drain.min(Duration::from_secs(5))),
             call_timeout: self.call_timeout.unwrap_or((renew_interval / 2).min(Duration::from_secs(5))),
             drift_permille,
@@ -190,8 +188,116 @@ impl Settings {
             on_overrun: self.on_overrun,
             on_elected_failure: self.on_elected_failure,
         };
-        timing.check(guarantees, self.drain_timeout.is_some(), &mut broken);
+        let broken = self.broken_rules(&timing, guarantees);
         if broken.is_empty() { Ok(timing) } else { Err(InvalidSettings { broken }) }
+    }
+
+    /// Lists the rules that given values break.
+    fn broken_rules(&self, timing: &Timing, guarantees: &Guarantees) -> Vec<String> {
+        let mut broken = Vec::new();
+        if let Some(drift) = self.drift.filter(|drift| !(0.0..0.5).contains(drift)) {
+            broken.push(format!("drift is {drift}: it must be at least 0 and below 0.5; 0.1 is the default"));
+        }
+        broken.extend(self.broken_ttl(timing, guarantees));
+        for (name, given) in
+            [("renew_interval", self.renew_interval), ("retry_interval", self.retry_interval)]
+        {
+            if let Some(interval) = given.filter(|interval| *interval < SHORTEST) {
+                broken.push(format!("{name} is {interval:?}: the shortest is {SHORTEST:?}; lengthen it"));
+            }
+        }
+        if let Some(interval) = self.retry_interval.filter(|interval| *interval > LONGEST) {
+            broken.push(format!("retry_interval is {interval:?}: the longest is 24 h; shorten it"));
+        }
+        if let Some(timeout) = self.call_timeout
+            && (timeout.is_zero() || timeout >= timing.renew_interval)
+        {
+            let renew_interval = timing.renew_interval;
+            broken.push(format!(
+                "call_timeout is {timeout:?}: it must be positive and below renew_interval ({renew_interval:?}); \
+                 set it between"
+            ));
+        }
+        // Two renewals must fit before the deadline. Where only worked-out values break this, it is said if nothing
+        // else was: something has to be.
+        let given = self.renew_interval.is_some() || self.drain_timeout.is_some();
+        if given || broken.is_empty() {
+            broken.extend(self.broken_room(timing));
+        }
+        broken
+    }
+
+    fn broken_ttl(&self, timing: &Timing, guarantees: &Guarantees) -> Option<String> {
+        let (ttl, latency) = (timing.ttl, timing.latency);
+        let is_default = if self.ttl.is_none() { " (the default)" } else { "" };
+        if ttl > LONGEST {
+            return Some(format!("ttl is {ttl:?}: the longest is 24 h; shorten it"));
+        }
+        let lowest = latency.saturating_mul(5);
+        if ttl < guarantees.min_ttl && lowest <= guarantees.min_ttl {
+            let (lowest, store) = (guarantees.min_ttl, guarantees.store);
+            return Some(format!(
+                "ttl is {ttl:?}{is_default}: the shortest here is {lowest:?} ({store}); lengthen it"
+            ));
+        }
+        if ttl >= lowest {
+            return None;
+        }
+        Some(if self.ttl.is_none() {
+            format!(
+                "latency is {latency:?}: ttl {ttl:?}{is_default} must be at least five times that, {lowest:?}; \
+                 shorten latency or lengthen ttl"
+            )
+        } else {
+            format!(
+                "ttl is {ttl:?}: the shortest here is {lowest:?} (five times the latency, {latency:?}); lengthen it"
+            )
+        })
+    }
+
+    /// Checks that two tries to renew and the time to stop fit into the time in which a lease is trusted.
+    fn broken_room(&self, timing: &Timing) -> Option<String> {
+        let Timing { ttl, latency, drain_timeout, .. } = *timing;
+        let two = timing.renew_interval.saturating_mul(2);
+        let drift = f64::from(timing.drift_permille) / 10.0;
+        let trusted = timing.trusted();
+        let room = trusted.saturating_sub(drain_timeout);
+        // A time to stop that was worked out is what the rest leaves; it must leave something.
+        let fits = two <= room && (self.drain_timeout.is_some() || two < trusted);
+        if fits {
+            let nothing = "drain_timeout is 0: work needs some time to stop; give it what it needs";
+            return drain_timeout.is_zero().then(|| nothing.to_owned());
+        }
+        Some(if self.renew_interval.is_some() {
+            let drain = match self.drain_timeout {
+                Some(drain_timeout) => format!("drain_timeout {drain_timeout:?}"),
+                None => "some time to stop".to_owned(),
+            };
+            let renew_interval = timing.renew_interval;
+            format!(
+                "renew_interval is {renew_interval:?}: two of them take {two:?}, and at most {room:?} are left for that \
+                 (ttl {ttl:?} less drift {drift} %, latency {latency:?} and {drain}); shorten renew_interval{}, or \
+                 lengthen ttl",
+                if self.drain_timeout.is_some() { " or drain_timeout" } else { "" }
+            )
+        } else if self.drain_timeout.is_some() {
+            let left = trusted.saturating_sub(two);
+            format!(
+                "drain_timeout is {drain_timeout:?}: at most {left:?} are left for it (ttl {ttl:?} less drift \
+                 {drift} %, latency {latency:?} and 2 × renew_interval {two:?}); shorten drain_timeout or lengthen \
+                 ttl"
+            )
+        } else {
+            let (name, value) = match (self.drift, self.latency) {
+                (Some(drift), _) => ("drift", drift.to_string()),
+                (None, Some(latency)) => ("latency", format!("{latency:?}")),
+                (None, None) => ("ttl", format!("{ttl:?}")),
+            };
+            format!(
+                "{name} is {value}: of ttl {ttl:?} it leaves {trusted:?}, too little for 2 × renew_interval {two:?} \
+                 and some time to stop; make {name} smaller or set a shorter renew_interval"
+            )
+        })
     }
 }
 
@@ -243,47 +349,13 @@ pub struct Timing {
 /// The longest lease and the longest wait of a follower; longer ones are a mistake in the unit.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The shortest interval that can be given: a store asked more often than that is asked without a break.
+const SHORTEST: Duration = Duration::from_millis(1);
+
 impl Timing {
-    fn check(&self, guarantees: &Guarantees, drain_given: bool, broken: &mut Vec<String>) {
-        let lowest = self.latency.saturating_mul(5).max(guarantees.min_ttl);
-        if self.ttl < lowest {
-            let why = if lowest == guarantees.min_ttl { guarantees.store } else { "five times the latency" };
-            broken.push(format!("ttl is {:?}: the shortest here is {lowest:?} ({why})", self.ttl));
-        }
-        if self.ttl > LONGEST {
-            broken.push(format!("ttl is {:?}: the longest is 24 h", self.ttl));
-        }
-        if self.renew_interval.is_zero() {
-            broken.push("renew_interval is 0: it must be positive".into());
-        }
-        if self.retry_interval.is_zero() {
-            broken.push("retry_interval is 0: it must be positive".into());
-        }
-        if self.retry_interval > LONGEST {
-            broken.push(format!("retry_interval is {:?}: the longest is 24 h", self.retry_interval));
-        }
-        if self.call_timeout.is_zero() || self.call_timeout >= self.renew_interval {
-            broken.push(format!(
-                "call_timeout is {:?}: it must be positive and below renew_interval ({:?})",
-                self.call_timeout, self.renew_interval
-            ));
-        }
-        let trusted = shrink(self.ttl, self.drift_permille).saturating_sub(self.latency);
-        let two = self.renew_interval.saturating_mul(2);
-        let room = trusted.saturating_sub(self.drain_timeout);
-        if two > room || (!drain_given && two >= trusted) {
-            broken.push(format!(
-                "2 × renew_interval is {two:?}: at most {room:?} are left for it \
-                 (ttl {:?} less drift {} %, latency {:?} and drain_timeout {:?}); shorten renew_interval or \
-                 drain_timeout, or lengthen ttl",
-                self.ttl,
-                f64::from(self.drift_permille) / 10.0,
-                self.latency,
-                self.drain_timeout
-            ));
-        } else if self.drain_timeout.is_zero() {
-            broken.push("drain_timeout is 0: work needs some time to stop".into());
-        }
+    /// How long a lease is trusted without an answer of the store, time to stop included.
+    fn trusted(&self) -> Duration {
+        shrink(self.ttl, self.drift_permille).saturating_sub(self.latency)
     }
 
     /// When all work must have ended, for a lease that was asked for at `sent`: trust starts at the send.

@@ -112,12 +112,12 @@ fn every_rule_names_the_value_and_what_it_is_held_against() {
     let interval = Settings::ttl(secs(30)).drain_timeout(secs(5));
     breaks_one(
         &interval.clone().renew_interval(ms(10_951)),
-        &["2 × renew_interval is 21.902s", "21.9s", "30s", "10 %", "100ms", "5s"],
+        &["renew_interval is 10.951s", "21.902s", "21.9s", "30s", "10 %", "100ms", "5s"],
     );
     resolve(&interval.renew_interval(ms(10_950))).expect("exactly at the limit");
     breaks_one(
         &Settings::ttl(secs(30)).drain_timeout(ms(6_901)),
-        &["2 × renew_interval is 20s", "19.999s", "drain_timeout 6.901s"],
+        &["drain_timeout is 6.901s", "6.9s", "ttl 30s", "2 × renew_interval 20s", "shorten drain_timeout"],
     );
     resolve(&Settings::ttl(secs(30)).drain_timeout(ms(6_900))).expect("exactly at the limit");
     breaks_one(&Settings::ttl(secs(30)).drain_timeout(Duration::ZERO), &["drain_timeout is 0"]);
@@ -129,9 +129,12 @@ fn every_rule_names_the_value_and_what_it_is_held_against() {
         &Settings::ttl(secs(30)).call_timeout(Duration::ZERO),
         &["call_timeout is 0ns", "renew_interval (10s)"],
     );
-    breaks_one(&Settings::ttl(secs(30)).retry_interval(Duration::ZERO), &["retry_interval is 0"]);
-    let standing = broken(&Settings::ttl(secs(30)).renew_interval(Duration::ZERO));
-    assert!(standing.iter().any(|rule| rule.contains("renew_interval is 0")), "{standing:?}");
+    for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
+        let words = [&format!("_interval is {short:?}"), "shortest is 1ms", "lengthen it"];
+        breaks_one(&Settings::ttl(secs(30)).retry_interval(short), &words);
+        breaks_one(&Settings::ttl(secs(30)).renew_interval(short), &words);
+    }
+    resolve(&Settings::ttl(secs(30)).retry_interval(ms(1)).renew_interval(ms(1))).expect("the shortest");
     breaks_one(&Settings::ttl(secs(30)).retry_interval(DAY + secs(1)), &["retry_interval is 86401s", "24 h"]);
     for drift in [-0.01, 0.5, 0.9, 7.0] {
         // With time to spare, so that a drift that is cut to the highest breaks no other rule.
@@ -139,6 +142,30 @@ fn every_rule_names_the_value_and_what_it_is_held_against() {
         breaks_one(&settings, &[&format!("drift is {drift}"), "0.5"]);
     }
     breaks_one(&Settings::ttl(secs(30)).drift(f64::NAN), &["drift is NaN", "0.5"]);
+}
+
+#[test]
+fn a_bad_value_is_named_alone_and_not_what_was_worked_out_from_it() {
+    for ttl in [Duration::ZERO, Duration::from_nanos(1), ms(1), ms(100), ms(499), DAY * 7, Duration::MAX] {
+        breaks_one(&Settings::ttl(ttl), &[&format!("ttl is {ttl:?}"), "en it"]);
+    }
+    breaks_one(&Settings::ttl(secs(30)).drift(0.4), &["drift is 0.4", "17.9s", "2 × renew_interval 20s"]);
+    breaks_one(&Settings::ttl(secs(1)).latency(ms(200)).drift(0.2), &["drift is 0.2", "ttl 1s"]);
+    breaks_one(&Settings::default().latency(secs(7)), &["latency is 7s", "ttl 30s", "35s"]);
+    breaks_one(&Settings::default().latency(Duration::MAX), &["latency is ", "ttl 30s"]);
+    // What was typed beside it is judged all the same.
+    let both = broken(&Settings::ttl(ms(1)).retry_interval(Duration::ZERO));
+    assert_eq!(both.len(), 2, "{both:?}");
+}
+
+#[test]
+fn a_default_that_the_store_refuses_is_named_as_the_default() {
+    let guarantees = Guarantees { store: "slow", min_ttl: secs(60), ..MemoryStore::new().guarantees() };
+    let error = Settings::default().resolve(&guarantees).unwrap_err();
+    assert_eq!(
+        error.broken_rules(),
+        ["ttl is 30s (the default): the shortest here is 60s (slow); lengthen it"]
+    );
 }
 
 #[test]
@@ -150,7 +177,7 @@ fn every_broken_rule_is_listed_not_only_the_first() {
         .drift(1.0)
         .drain_timeout(secs(9));
     let broken = broken(&settings);
-    for begins in ["drift", "ttl", "retry_interval", "call_timeout", "2 × renew_interval"] {
+    for begins in ["drift", "ttl", "retry_interval", "call_timeout", "renew_interval"] {
         assert!(broken.iter().any(|rule| rule.starts_with(begins)), "{begins} in {broken:?}");
     }
     let text = InvalidSettings { broken: broken.clone() }.to_string();
@@ -161,7 +188,7 @@ fn every_broken_rule_is_listed_not_only_the_first() {
 fn a_store_may_raise_the_shortest_ttl_and_is_named_then() {
     let guarantees = Guarantees { store: "slow", min_ttl: secs(5), ..MemoryStore::new().guarantees() };
     let error = Settings::ttl(secs(4)).resolve(&guarantees).unwrap_err();
-    assert_eq!(error.broken_rules(), ["ttl is 4s: the shortest here is 5s (slow)"]);
+    assert_eq!(error.broken_rules(), ["ttl is 4s: the shortest here is 5s (slow); lengthen it"]);
     Settings::ttl(secs(5)).resolve(&guarantees).unwrap();
 }
 

@@ -48,10 +48,14 @@ pub struct Answered {
 }
 
 /// A leader's answer to a request.
+///
+/// It is given in one step with what was asked for: until the lease is given back, nothing is done. A leader that lost
+/// its lease meanwhile, or crashed, can answer no more: then the record shows a later token, no answer, and among its
+/// last terms how that one ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It did what was asked.
+    /// It did what was asked: the lease was given back by this very step.
     Done,
     /// It did not, and says why.
     Refused(String),

@@ -12,7 +12,11 @@ pub enum ExpiryClock {
     Machine,
     /// The store's own clock; the text says what a step of it does.
     Store(&'static str),
-    /// No clock of the store: each observer times an unchanged record on its own clock.
+    /// No clock of the store tells: each observer times an unchanged record on its own clock, from his first look,
+    /// for ttl × (1 + drift).
+    ///
+    /// A holder's death is then noticed up to that long after whoever follows began to look, and how long ago a term
+    /// ended with success may not be known.
     Observer,
 }
 

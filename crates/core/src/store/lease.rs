@@ -82,6 +82,9 @@ pub struct Term {
     /// How it ended; `None` while it lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<TermEnd>,
+    /// How long its holder asked everybody to wait after it; whoever leads next can ask for longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cool_down_ms: Option<u64>,
 }
 
 /// How a term ended, as the store saw it.
@@ -169,6 +172,16 @@ pub enum Next {
     /// Nobody until this long after the release.
     #[serde(rename = "cool_down_ms", with = "super::serde_ms")]
     CoolDown(Duration),
+}
+
+impl Next {
+    /// Returns how long a release keeps others out.
+    pub(super) fn window(&self) -> Duration {
+        match self {
+            Self::Anybody => Duration::ZERO,
+            Self::Successor { window, .. } | Self::CoolDown(window) => *window,
+        }
+    }
 }
 
 /// What an election's record says about who may lead.

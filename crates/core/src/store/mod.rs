@@ -4,6 +4,7 @@ mod control;
 mod error;
 mod guarantees;
 mod lease;
+mod recent;
 pub mod record;
 mod serde_ms;
 mod together;
@@ -94,6 +95,13 @@ pub type Changes = Pin<Box<dyn Stream<Item = Change> + Send>>;
 #[async_trait]
 pub trait LeaseStore: Send + Sync + 'static {
     /// Asks for the lease of `election`.
+    ///
+    /// A bid that was refused is not remembered: a copy of it that the network delivers later, when the election is
+    /// free, wins. Nobody leads by it as if it were new: a candidate that still repeats the bid finds it and counts from
+    /// the bid's first send; one that hears of it later gives it back; if the candidate has gone, the election is
+    /// leaderless for one ttl. Nothing in the bid can tell such a
+    /// copy from a bid that is merely slow: no clock is common to candidate and store, and a store that noted every
+    /// refusal would turn every look of a follower into a write.
     async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError>;
 
     /// Renews leases, answering each in its place, in as few round trips as the store allows.

@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Acquisition, Answered, Bid, ControlRequest, Holder, Lease, LeaseRecord, Metadata, Next, Origin, Pause,
-    RecordState, Release, Released, Renew, Renewal, Requested, Term, TermEnd,
+    Acquisition, Answer, Answered, Bid, ControlRequest, Holder, Lease, LeaseRecord, Metadata, Next, Origin,
+    Pause, RecordState, Release, Released, Renew, Renewal, Requested, Term, TermEnd,
 };
 use crate::name::{Attempt, BidId, CandidateId, ElectionName, Identity};
 use crate::token::FencingToken;
@@ -24,6 +24,10 @@ pub const LAST_TERMS: usize = 8;
 
 /// The version of the stored shape; a higher one is not understood and counts as corrupt, never as free.
 pub const FORMAT: u32 = 1;
+
+/// How much longer than its ttl an observer who times a lease himself gives it, in thousandths: the kernel may slew a
+/// clock by a tenth.
+pub(super) const STRETCH_PERMILLE: u32 = 100;
 
 /// A stored record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,14 +225,22 @@ impl Record {
         Duration::from_micros(self.age_us)
     }
 
+    /// Returns the longest time that anybody may wait for something in here.
+    pub(super) fn longest_wait(&self) -> Duration {
+        let held = self.held.as_ref().map(|held| stretched(held.ttl_ms, STRETCH_PERMILLE));
+        let window = self.given_back.as_ref().map(|given_back| given_back.next.window());
+        let pause = self.pause.as_ref().map(|stored| stored.pause.ends_in);
+        let request = self.request.as_ref().map(|stored| stored.request.expires_in);
+        [held, window, pause, request].into_iter().flatten().max().unwrap_or_default()
+    }
+
     fn mark_age(&self, sight: &Sight) -> Duration {
         since(self.age_us, sight).max(sight.watched)
     }
 
     fn time_left(&self, sight: &Sight) -> Option<Duration> {
         let held = self.held.as_ref()?;
-        let stretched = held.ttl_ms.saturating_mul(u64::from(1000 + sight.stretch_permille)).div_ceil(1000);
-        let left = Duration::from_millis(stretched).saturating_sub(self.mark_age(sight));
+        let left = stretched(held.ttl_ms, sight.stretch_permille).saturating_sub(self.mark_age(sight));
         (!sight.holder_dead && !left.is_zero()).then_some(left)
     }
 
@@ -247,12 +259,12 @@ impl Record {
 
     /// How long the last release keeps others out, and for whom.
     fn reserved(&self, sight: &Sight) -> Option<(Option<&CandidateId>, Duration)> {
-        let (successor, window) = match &self.given_back.as_ref()?.next {
-            Next::Anybody => return None,
-            Next::Successor { candidate, window } => (Some(candidate), *window),
-            Next::CoolDown(window) => (None, *window),
+        let next = &self.given_back.as_ref()?.next;
+        let successor = match next {
+            Next::Successor { candidate, .. } => Some(candidate),
+            Next::Anybody | Next::CoolDown(_) => None,
         };
-        let left = window.saturating_sub(self.mark_age(sight));
+        let left = next.window().saturating_sub(self.mark_age(sight));
         (!left.is_zero()).then_some((successor, left))
     }
 
@@ -266,6 +278,7 @@ impl Record {
             acquired_at_ms: held.acquired_at_ms,
             ended_at_ms: None,
             end: None,
+            cool_down_ms: None,
         })
     }
 
@@ -275,6 +288,10 @@ impl Record {
         };
         term.ended_at_ms = Some(unix_ms(sight.wall));
         term.end = Some(end);
+        term.cool_down_ms = match self.given_back.as_ref().map(|given_back| &given_back.next) {
+            Some(Next::CoolDown(window)) => Some(whole_ms(*window)),
+            _ => None,
+        };
         self.held = None;
         if self.last_terms.len() >= LAST_TERMS {
             self.last_terms.remove(0);
@@ -521,11 +538,15 @@ pub fn release(present: Option<&Record>, release: &Release, sight: &Sight) -> De
     let mut next = record.clone();
     next.carry(release.attempt, sight);
     next.answer(release.answer.as_ref());
+    if let Some(missed) = next.request.take() {
+        // Whoever asked hears that it came too late, instead of nothing.
+        let why = "the term ended before it was done".to_owned();
+        next.answer = Some(Box::new(Answered { id: missed.request.id, answer: Answer::Refused(why) }));
+    }
     let given_back = GivenBack { attempt: release.attempt, bid: held.bid, next: release.next.clone() };
     next.given_back = Some(Box::new(given_back));
     next.end_present_term(if release.succeeded { TermEnd::Succeeded } else { TermEnd::Released }, sight);
     next.age_us = 0;
-    next.request = None;
     if release.succeeded {
         next.success_age_us = Some(0);
     }
@@ -594,6 +615,10 @@ pub fn resume(present: Option<&Record>, write: Attempt, sight: &Sight) -> Decisi
 /// How old a part is now that was `age_us` old when the record was written.
 fn since(age_us: u64, sight: &Sight) -> Duration {
     Duration::from_micros(age_us).saturating_add(sight.age)
+}
+
+fn stretched(ttl_ms: u64, permille: u32) -> Duration {
+    Duration::from_millis(ttl_ms.saturating_mul(u64::from(1000 + permille)).div_ceil(1000))
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -19,8 +19,11 @@ pub struct Entry<V = Vec<u8>> {
     pub value: V,
     /// How long it still lives, rounded up, never down; `None` if it does not end or the store cannot tell.
     ///
-    /// A store that cannot tell still elects; followers then time a whole ttl, and nobody learns how long ago a term
-    /// ended with success.
+    /// A store that cannot tell still elects: each observer times an unchanged value himself, from the arrival of the
+    /// first answer that shows it, for ttl × (1 + drift) with the ttl in the value. So a lease whose holder died is
+    /// taken over when the store has taken it away, or when somebody has timed it to that end, whichever comes first;
+    /// and nobody learns how long ago a term ended with success. Such a store says
+    /// [`ExpiryClock::Observer`](super::ExpiryClock::Observer) in its guarantees.
     pub time_left: Option<Duration>,
 }
 
@@ -38,7 +41,8 @@ pub type ChangedKeys = Pin<Box<dyn Stream<Item = Option<String>> + Send>>;
 /// write may still take effect once, later, if its condition then holds. Values are compared whole, byte by byte.
 ///
 /// *Values end by the store's clock.* A value written with a ttl is gone that long after it was written, and never
-/// before; `None` means that it does not end. A swap replaces the ttl together with the value. What has ended is
+/// before; `None` means that it does not end. What is taken away late blocks whoever just began to look, nobody else:
+/// see [`Entry::time_left`]. A swap replaces the ttl together with the value. What has ended is
 /// absent for every verb. The ttls of the adaptor reach from one millisecond to [400 days](super::ttl::SUCCESS_KEPT).
 ///
 /// *Nothing else writes* the keys that begin with `tenure/`, and nothing evicts them early. A store that evicts, or

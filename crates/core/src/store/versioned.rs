@@ -1,6 +1,5 @@
 //! The door for stores that only have compare-and-swap, and its one adaptor to the contract.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +8,8 @@ use async_trait::async_trait;
 use futures_core::Stream;
 use futures_util::{StreamExt, stream};
 
-use super::record::{self, Decision, Record, Sight};
+use super::recent::Recent;
+use super::record::{self, Decision, Record, STRETCH_PERMILLE, Sight};
 use super::together::renew_together;
 use super::{
     Acquisition, Bid, Change, Changes, ControlRequest, ErrorKind, Guarantees, LeaseRecord, LeaseStore,
@@ -134,7 +134,7 @@ struct Shared<S> {
     store: S,
     clock: Arc<dyn Clock>,
     stretch_permille: u32,
-    known: Mutex<BTreeMap<ElectionName, Known>>,
+    known: Mutex<Recent<ElectionName, Known>>,
 }
 
 /// What was last seen of an election.
@@ -173,9 +173,8 @@ impl<S: VersionedStore> Versioned<S> {
 
     /// Makes leases of `store`, timing unchanged records on `clock`.
     pub fn with_clock(store: S, clock: Arc<dyn Clock>) -> Self {
-        // Where observers time, they wait ttl × (1 + drift): the kernel may slew a clock by a tenth.
         let observed = store.guarantees().clock == super::ExpiryClock::Observer;
-        let stretch_permille = if observed { 100 } else { 0 };
+        let stretch_permille = if observed { STRETCH_PERMILLE } else { 0 };
         let shared = Shared { store, clock, stretch_permille, known: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
@@ -188,7 +187,7 @@ impl<S: VersionedStore> Versioned<S> {
 }
 
 impl<S: VersionedStore> Shared<S> {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<ElectionName, Known>> {
+    fn known(&self) -> MutexGuard<'_, Recent<ElectionName, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -215,7 +214,8 @@ impl<S: VersionedStore> Shared<S> {
         };
         let mark_age = record.mark_age_when_written().saturating_add(age);
         let seen = Known { record, revision, mark_seen, write_seen, asked, mark_age };
-        known.insert(election.clone(), seen.clone());
+        let longest = seen.record.longest_wait();
+        known.insert(election.clone(), seen.clone(), now, longest);
         seen
     }
 
@@ -224,8 +224,8 @@ impl<S: VersionedStore> Shared<S> {
         let Some(known) = known else { return sight };
         let now = self.clock.now();
         // Lower bounds all: a clock that stood still makes a lease look younger, never older.
-        let watched_write = least_between(known.write_seen, now);
-        sight.watched = least_between(known.mark_seen, now);
+        let watched_write = now.least_since(known.write_seen);
+        sight.watched = now.least_since(known.mark_seen);
         sight.age = match age {
             Age::AtLeast(age) => age,
             Age::Unknown => watched_write,
@@ -366,12 +366,6 @@ fn lost(error: StoreError) -> Result<Renewal, StoreError> {
     if error.kind() == ErrorKind::Corrupt { Ok(Renewal::Lost(None)) } else { Err(error) }
 }
 
-fn least_between(earlier: Moment, now: Moment) -> Duration {
-    let boot = now.boot.saturating_sub(earlier.boot);
-    let raw = now.raw.saturating_sub(earlier.raw);
-    boot.min(raw)
-}
-
 #[async_trait]
 impl<S: VersionedStore> LeaseStore for Versioned<S> {
     async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
@@ -403,6 +397,10 @@ impl<S: VersionedStore> LeaseStore for Versioned<S> {
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
         let decide = |present: Option<&Record>, sight: &Sight| record::release(present, release, sight);
         let released = self.shared.change(&release.lease.election, "release", decide).await;
+        if released.is_ok() {
+            // Whoever stands again looks first: nothing that was known is needed any more.
+            self.shared.known().remove(&release.lease.election);
+        }
         match released {
             Err(error) if error.kind() == ErrorKind::Corrupt => Ok(Released::NotHeld),
             released => released,

@@ -7,7 +7,7 @@ use tenure_core::elector::{ElectorState, EndReason};
 use tenure_core::store::{ErrorKind, LeaseStore, RecordState};
 use tenure_testkit::fault::{Fault, Verb};
 
-use crate::world::{CALL, Mute, RETRY, TICK, TTL, World, election, in_short, ms, secs};
+use crate::world::{CALL, RETRY, TICK, TTL, World, election, in_short, ms, mute, secs};
 
 #[tokio::test(start_paused = true)]
 async fn permission_ends_first_then_the_work_then_it_is_told_then_the_lease_is_free() {
@@ -82,10 +82,10 @@ async fn the_next_candidate_is_woken_and_leads_at_once() {
 async fn where_nobody_wakes_the_next_candidate_it_leads_within_a_retry_interval() {
     for stop_at in [ms(100), ms(3_333), secs(7), ms(14_999), secs(61)] {
         let world = World::new();
-        let mute = || Mute(world.store.clone());
-        let first = world.candidate_on(mute(), "a", Settings::ttl(TTL)).elector("e").start().unwrap();
+        let muted = || mute(world.store.clone());
+        let first = world.candidate_on(muted(), "a", Settings::ttl(TTL)).elector("e").start().unwrap();
         world.leads(&first).await;
-        let next = world.candidate_on(mute(), "b", Settings::ttl(TTL)).elector("e").start().unwrap();
+        let next = world.candidate_on(muted(), "b", Settings::ttl(TTL)).elector("e").start().unwrap();
         world.sleep(stop_at).await;
         first.stop().await;
         world.within(RETRY + TICK, "led", world.leads(&next)).await;

@@ -5,7 +5,7 @@ use tenure_core::Settings;
 use tenure_core::elector::ElectorState;
 use tenure_testkit::fault::{Fault, Verb};
 
-use crate::world::{Mute, RENEW, TTL, World, ms, secs};
+use crate::world::{RENEW, TTL, World, ms, mute, secs};
 
 /// From when the store frees the lease: the last renewal before `crash`, and a ttl. Renewals go out every 10 s.
 fn expiry(crash: std::time::Duration) -> std::time::Duration {
@@ -39,10 +39,10 @@ async fn a_follower_leads_at_expiry_not_before_and_soon_after() {
 #[tokio::test(start_paused = true)]
 async fn where_nobody_is_woken_the_opening_is_timed_all_the_same() {
     let world = World::new();
-    let a = world.candidate_on(Mute(world.store.clone()), "a", Settings::ttl(TTL));
+    let a = world.candidate_on(mute(world.store.clone()), "a", Settings::ttl(TTL));
     let leader = a.elector("e").start().unwrap();
     world.leads(&leader).await;
-    let b = world.candidate_on(Mute(world.store.clone()), "b", Settings::ttl(TTL).retry_interval(secs(29)));
+    let b = world.candidate_on(mute(world.store.clone()), "b", Settings::ttl(TTL).retry_interval(secs(29)));
     let follower = b.elector("e").start().unwrap();
     world.sleep(secs(12)).await;
     a.crash();

@@ -1,17 +1,14 @@
 //! B7: attempts, renewals, terms; and whether anybody else led since my last term.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use async_trait::async_trait;
-use tenure_core::embedded::MemoryStore;
-use tenure_core::store::{
-    Acquisition, Bid, Changes, ErrorKind, Guarantees, LeaseRecord, LeaseStore, Operator, Release, Released,
-    Renew, Renewal, StoreError,
-};
-use tenure_core::{ElectionName, FencingToken, Settings};
+use tenure_core::embedded::MemoryVersioned;
+use tenure_core::store::ErrorKind;
+use tenure_core::store::versioned::Versioned;
+use tenure_core::{Clock, FencingToken, Settings};
 use tenure_testkit::fault::{Fault, Verb};
 
-use crate::world::{RETRY, TTL, World, secs};
+use crate::world::{RETRY, TTL, World, election, secs};
 
 #[tokio::test(start_paused = true)]
 async fn attempts_count_the_bids_of_one_campaign() {
@@ -94,57 +91,17 @@ async fn a_term_that_ran_out_and_was_taken_up_again_by_the_same_candidate_had_no
     assert_eq!((previous.token.0, previous.candidate.clone()), (1, world.id("a")));
 }
 
-/// A store whose data can be lost.
-#[derive(Clone)]
-struct Losing(Arc<Mutex<MemoryStore>>);
-
-impl Losing {
-    fn store(&self) -> MemoryStore {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-#[async_trait]
-impl LeaseStore for Losing {
-    async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
-        self.store().acquire(election, bid).await
-    }
-
-    async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
-        self.store().renew(renewals).await
-    }
-
-    async fn release(&self, release: &Release) -> Result<Released, StoreError> {
-        self.store().release(release).await
-    }
-
-    async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
-        self.store().read(election).await
-    }
-
-    fn watch(&self, elections: &[ElectionName]) -> Option<Changes> {
-        self.store().watch(elections)
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.store().guarantees()
-    }
-
-    fn operator(&self) -> Option<&dyn Operator> {
-        None
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn after_a_loss_of_data_somebody_may_have_led_and_tokens_rise_all_the_same() {
     let world = World::new();
-    let losing = Losing(Arc::new(Mutex::new(world.store.clone())));
-    let a = world.candidate_on(losing.clone(), "a", Settings::ttl(TTL));
+    let clock: Arc<dyn Clock> = Arc::new(world.clock.clone());
+    let records = MemoryVersioned::new(Arc::clone(&clock));
+    let a = world.candidate_on(Versioned::with_clock(records.clone(), clock), "a", Settings::ttl(TTL));
     for _ in 0..3 {
         drop(a.lead("e").await.unwrap());
         a.release("e").await;
     }
-    *losing.0.lock().unwrap() = MemoryStore::with_clock(Arc::new(world.clock.clone()));
+    records.overwrite(&election(), None);
     let leadership = a.lead("e").await.unwrap();
     assert!(leadership.others_led_since(FencingToken(3)));
     assert_eq!(leadership.token().0, 4);

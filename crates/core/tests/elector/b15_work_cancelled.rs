@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tenure_core::elector::{ElectorState, OnOverrun};
 use tenure_core::store::{ErrorKind, RecordState};
@@ -222,6 +223,26 @@ async fn every_runs_at_once_then_each_period_and_ends_with_the_term() {
     let so_far = runs.load(Ordering::Relaxed);
     world.sleep(secs(10)).await;
     assert_eq!(runs.load(Ordering::Relaxed), so_far);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_with_no_period_leaves_the_others_a_turn() {
+    let world = World::new();
+    let leadership = world.candidate("a").lead("e").await.unwrap();
+    let runs = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let ticking = tokio::spawn(async move {
+        let task = || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            std::future::ready(())
+        };
+        leadership.every(Duration::ZERO, task).await;
+    });
+    world.sleep(ms(100)).await;
+    let so_far = runs.load(Ordering::Relaxed);
+    assert!((2..=101).contains(&so_far), "{so_far} runs in 100 ms: at most one in a millisecond");
+    world.take_away().await;
+    world.within(ms(200), "over", ticking).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,13 +3,10 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use tenure_core::embedded::MemoryStore;
-use tenure_core::store::{
-    Acquisition, Bid, Changes, ErrorKind, Guarantees, LeaseRecord, LeaseStore, Operator, Release, Released,
-    Renew, Renewal, StoreError,
-};
+use tenure_core::store::{Acquisition, Bid, ErrorKind, LeaseStore, Renew, Renewal, StoreError};
 use tenure_core::{ElectionName, Settings};
 use tenure_testkit::fault::{Fault, Verb};
+use tenure_testkit::{Twist, Twisted};
 
 use crate::b15_work_cancelled::held_outside;
 use crate::world::{CALL, RENEW, TICK, TRUST, TTL, World, count, ms, secs};
@@ -85,55 +82,41 @@ async fn a_store_that_hangs_for_hours_is_asked_once_a_ttl_and_no_more() {
     assert!(handle.is_leader() && handle.status().terms == 1);
 }
 
-type Tries = Arc<Mutex<Vec<usize>>>;
-
 /// Notes how many open attempts each renewal and bid names: by that a store knows that it needs a fresh connection.
-#[derive(Clone)]
-struct Noting(MemoryStore, Tries, Tries);
+#[derive(Default)]
+struct Noting {
+    bids: Mutex<Vec<usize>>,
+    renewals: Mutex<Vec<usize>>,
+}
 
 #[async_trait]
-impl LeaseStore for Noting {
-    async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
-        self.1.lock().unwrap().push(bid.open.len());
-        self.0.acquire(election, bid).await
+impl Twist for Noting {
+    async fn acquire(
+        &self,
+        inner: &dyn LeaseStore,
+        election: &ElectionName,
+        bid: &Bid,
+    ) -> Result<Acquisition, StoreError> {
+        self.bids.lock().unwrap().push(bid.open.len());
+        inner.acquire(election, bid).await
     }
 
-    async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
-        self.2.lock().unwrap().extend(renewals.iter().map(|renewal| renewal.open.len()));
-        self.0.renew(renewals).await
-    }
-
-    async fn release(&self, release: &Release) -> Result<Released, StoreError> {
-        self.0.release(release).await
-    }
-
-    async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
-        self.0.read(election).await
-    }
-
-    fn watch(&self, elections: &[ElectionName]) -> Option<Changes> {
-        self.0.watch(elections)
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.0.guarantees()
-    }
-
-    fn operator(&self) -> Option<&dyn Operator> {
-        None
+    async fn renew_one(&self, inner: &dyn LeaseStore, renewal: &Renew) -> Result<Renewal, StoreError> {
+        self.renewals.lock().unwrap().push(renewal.open.len());
+        inner.renew(std::slice::from_ref(renewal)).await.remove(0)
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_second_attempt_names_the_first_so_that_the_store_can_take_a_fresh_connection() {
     let world = World::new();
-    let (bids, renewals) = (Tries::default(), Tries::default());
-    let store = Noting(world.store.clone(), Arc::clone(&bids), Arc::clone(&renewals));
+    let noting = Arc::new(Noting::default());
+    let store = Twisted::sharing(world.store.clone(), Arc::clone(&noting));
     let a = world.candidate_on(store, "a", Settings::ttl(TTL));
     a.faults.next(Verb::Acquire, Fault::Hang);
     let _leadership = a.lead("e").await.unwrap();
-    assert_eq!(*bids.lock().unwrap(), [1]);
+    assert_eq!(*noting.bids.lock().unwrap(), [1]);
     a.faults.next(Verb::Renew, Fault::Hang);
     world.sleep(RENEW + CALL + ms(100)).await;
-    assert_eq!(*renewals.lock().unwrap(), [1]);
+    assert_eq!(*noting.renewals.lock().unwrap(), [1]);
 }

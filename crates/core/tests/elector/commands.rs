@@ -1,14 +1,14 @@
 //! What leaders are told: resign with a pause, hand off, operators' requests, pause and resume.
 
-use tenure_core::elector::{CommandError, ElectorState};
+use tenure_core::elector::{CommandError, ElectorState, Finish};
 use tenure_core::store::{
-    Action, Answer, ControlRequest, LeaseRecord, Operator, Pause, RecordState, Requested,
+    Action, Answer, ControlRequest, ErrorKind, LeaseRecord, Operator, Pause, RecordState, Requested, TermEnd,
 };
 use tenure_core::{Attempt, CandidateId, FencingToken, Random, RequestId, Settings};
 use tenure_testkit::fault::{Fault, Verb};
 
 use crate::b15_work_cancelled::held_outside;
-use crate::world::{Mute, RENEW, RETRY, TICK, TTL, World, count, election, in_short, ms, secs};
+use crate::world::{RENEW, RETRY, TICK, TTL, World, count, election, in_short, ms, mute, secs};
 
 #[tokio::test(start_paused = true)]
 async fn resigning_gives_others_the_election_and_the_leader_stands_again_after_the_pause() {
@@ -82,10 +82,10 @@ async fn a_handoff_lets_the_named_candidate_lead_at_once_and_nobody_else() {
 #[tokio::test(start_paused = true)]
 async fn where_nobody_is_woken_the_successor_has_time_to_look() {
     let world = World::new();
-    let mute = |name: &str| world.candidate_on(Mute(world.store.clone()), name, Settings::ttl(TTL));
-    let leader = mute("a").elector("e").start().unwrap();
+    let muted = |name: &str| world.candidate_on(mute(world.store.clone()), name, Settings::ttl(TTL));
+    let leader = muted("a").elector("e").start().unwrap();
     world.leads(&leader).await;
-    let others: Vec<_> = (0..10).map(|n| mute(&format!("o{n}")).elector("e").start().unwrap()).collect();
+    let others: Vec<_> = (0..10).map(|n| muted(&format!("o{n}")).elector("e").start().unwrap()).collect();
     world.sleep(secs(12)).await;
     leader.handoff(world.id("o7")).await.unwrap();
     world.within(RETRY + TICK, "led", world.leads(&others[7])).await;
@@ -187,7 +187,7 @@ async fn a_request_to_hand_off_is_done_and_answered() {
 #[tokio::test(start_paused = true)]
 async fn a_request_comes_with_the_next_renewal_where_nobody_is_woken() {
     let world = World::new();
-    let a = world.candidate_on(Mute(world.store.clone()), "a", Settings::ttl(TTL));
+    let a = world.candidate_on(mute(world.store.clone()), "a", Settings::ttl(TTL));
     let handle = a.elector("e").start().unwrap();
     let mut ears = world.ears(&handle);
     world.leads(&handle).await;
@@ -259,6 +259,53 @@ async fn a_request_is_answered_although_a_renewal_was_under_way_when_it_came() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_is_answered_when_the_lease_is_given_back_and_not_before() {
+    let world = World::new();
+    let a = world.candidate("a");
+    let (_handle, leadership) = held_outside(&world, &a).await;
+    let (id, _) = Requests::new().ask(&world, 1, Action::Resign).await;
+    leadership.cancelled().await;
+    // Renewed while it drains: nothing is done yet.
+    world.sleep(RENEW * 2).await;
+    let record = world.record().await;
+    assert_eq!((record.request.map(|request| request.id), record.answer), (Some(id), None));
+    drop(leadership);
+    world.is_free().await;
+    assert_eq!(answer_to(&world.record().await, id), Some(Answer::Done));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_whose_term_is_lost_while_it_drains_is_not_said_to_be_done() {
+    // Taken away by somebody else: the store says so.
+    let world = World::new();
+    let a = world.candidate("a");
+    let (handle, leadership) = held_outside(&world, &a).await;
+    let (id, _) = Requests::new().ask(&world, 1, Action::HandOff { to: world.id("b") }).await;
+    leadership.cancelled().await;
+    world.take_away().await;
+    world.sleep(secs(1)).await;
+    drop(leadership);
+    handle.stop().await;
+    let answer = answer_to(&world.record().await, id);
+    assert!(matches!(&answer, Some(Answer::Refused(why)) if why.contains("ended before")), "{answer:?}");
+
+    // Run out: nobody of that term is left to answer, and the record says how it ended.
+    let world = World::new();
+    let a = world.candidate("a");
+    let (_handle, leadership) = held_outside(&world, &a).await;
+    let (id, _) = Requests::new().ask(&world, 1, Action::Resign).await;
+    leadership.cancelled().await;
+    a.faults.always(Verb::Renew, Fault::Before(ErrorKind::Unavailable));
+    let b = world.candidate("b").elector("e").start().unwrap();
+    world.leads(&b).await;
+    drop(leadership);
+    world.sleep(secs(60)).await;
+    let record = world.record().await;
+    assert_eq!(answer_to(&record, id), None);
+    assert_eq!(record.last_terms.last().unwrap().end, Some(TermEnd::Expired));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_comes_when_the_term_is_ending_is_refused() {
     let world = World::new();
     let a = world.candidate("a");
@@ -310,4 +357,46 @@ async fn a_forgotten_pause_ends_by_itself() {
     let elected = ears.elected().await;
     let at = world.time_of(elected.last().unwrap());
     assert!((secs(600)..=secs(600) + ms(100)).contains(&at), "{at:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_finishes_says_how_and_when_the_next_term_may_begin() {
+    let world = World::new();
+    let leader = world.candidate("a").elector("e").start().unwrap();
+    world.leads(&leader).await;
+    let other = world.candidate("b").elector("e").start().unwrap();
+    world.sleep(secs(12)).await;
+    let finish = Finish { succeeded: true, cool_down: secs(4), pause: secs(60) };
+    leader.finish(finish).await.unwrap();
+    let record = world.record().await;
+    assert_eq!(record.state, RecordState::Reserved { successor: None });
+    assert_eq!((record.opens_in, record.last_success), (Some(secs(4)), Some(secs(0))));
+    let term = record.last_terms.last().unwrap();
+    assert_eq!((term.end, term.cool_down_ms), (Some(TermEnd::Succeeded), Some(4000)));
+    world.leads(&other).await;
+    assert!((secs(16)..secs(17)).contains(&world.now()), "{:?}", world.now());
+    let previous = world.record().await.leader().unwrap().previous.clone().unwrap();
+    assert_eq!(previous.cool_down_ms, Some(4000), "the next leader sees it and can ask for longer");
+    other.finish(Finish::default()).await.unwrap();
+    let record = world.record().await;
+    assert_eq!(record.last_terms.last().unwrap().end, Some(TermEnd::Released));
+    assert_eq!(
+        record.last_success,
+        Some(world.now() - secs(12)),
+        "an end without success keeps the last one"
+    );
+    world.leads(&other).await;
+    assert!(!leader.is_leader(), "it rests");
+}
+
+#[tokio::test(start_paused = true)]
+async fn short_terms_whose_work_was_done_are_not_flapping() {
+    let world = World::new();
+    let leader = world.candidate("a").elector("e").start().unwrap();
+    for _ in 0..10 {
+        world.leads(&leader).await;
+        leader.finish(Finish::default()).await.unwrap();
+    }
+    world.leads(&leader).await;
+    assert!(world.now() <= TICK * 10, "{:?}", world.now());
 }

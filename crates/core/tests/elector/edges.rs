@@ -5,15 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tenure_core::embedded::MemoryStore;
-use tenure_core::store::{
-    Acquisition, Bid, Changes, ErrorKind, Guarantees, LeaseRecord, LeaseStore, Operator, Release, Released,
-    Renew, Renewal, StoreError, Wake,
-};
+use tenure_core::store::{Acquisition, Bid, Changes, ErrorKind, Guarantees, LeaseStore, StoreError, Wake};
 use tenure_core::{
     Attempt, BidId, CandidateId, ClockExt, ElectionName, Elections, FencingToken, Random, Settings,
     StableIdentity, SystemClock,
 };
 use tenure_testkit::fault::{Fault, Faulty, Verb};
+use tenure_testkit::{Twist, Twisted};
 
 use crate::world::{CALL, TTL, World, election, secs};
 
@@ -29,39 +27,20 @@ async fn a_follower_stands_again_when_the_store_is_back_although_old_calls_never
     assert!(handle.is_leader(), "{:?}", handle.status());
 }
 
-/// Notes how many open attempts each bid names; promises what it is told to.
-#[derive(Clone)]
-struct Noting(MemoryStore, Arc<Mutex<Vec<usize>>>, Guarantees);
+/// Notes how many open attempts each bid names.
+#[derive(Default)]
+struct Noting(Mutex<Vec<usize>>);
 
 #[async_trait]
-impl LeaseStore for Noting {
-    async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
-        self.1.lock().unwrap().push(bid.open.len());
-        self.0.acquire(election, bid).await
-    }
-
-    async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
-        self.0.renew(renewals).await
-    }
-
-    async fn release(&self, release: &Release) -> Result<Released, StoreError> {
-        self.0.release(release).await
-    }
-
-    async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
-        self.0.read(election).await
-    }
-
-    fn watch(&self, elections: &[ElectionName]) -> Option<Changes> {
-        self.0.watch(elections)
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.2.clone()
-    }
-
-    fn operator(&self) -> Option<&dyn Operator> {
-        None
+impl Twist for Noting {
+    async fn acquire(
+        &self,
+        inner: &dyn LeaseStore,
+        election: &ElectionName,
+        bid: &Bid,
+    ) -> Result<Acquisition, StoreError> {
+        self.0.lock().unwrap().push(bid.open.len());
+        inner.acquire(election, bid).await
     }
 }
 
@@ -70,15 +49,15 @@ async fn a_long_outage_is_forgotten_when_it_is_over() {
     let world = World::new();
     let leader = world.candidate("leader");
     let _leadership = leader.lead("e").await.unwrap();
-    let opens = Arc::new(Mutex::new(Vec::new()));
-    let store = Noting(world.store.clone(), Arc::clone(&opens), world.store.guarantees());
+    let noting = Arc::new(Noting::default());
+    let store = Twisted::sharing(world.store.clone(), Arc::clone(&noting));
     let a = world.candidate_on(store, "a", Settings::ttl(TTL));
     a.faults.always(Verb::Acquire, Fault::Before(ErrorKind::Unavailable));
     let _handle = a.elector("e").start().unwrap();
     world.sleep(secs(3600)).await;
     a.faults.clear();
     world.sleep(secs(3600)).await;
-    let opens = opens.lock().unwrap();
+    let opens = noting.0.lock().unwrap();
     assert!(opens.iter().all(|open| *open <= 64));
     assert_eq!(opens.last(), Some(&0), "an hour after the outage a bid names no attempts of that time");
 }
@@ -152,11 +131,36 @@ async fn commands_are_answered_while_a_stopping_elector_drains() {
     assert!(answer.is_err());
 }
 
+/// A store that has its followers look this often.
+struct Looks(Duration);
+
+#[async_trait]
+impl Twist for Looks {
+    fn watch(&self, _: &dyn LeaseStore, _: &[ElectionName]) -> Option<Changes> {
+        None
+    }
+
+    fn guarantees(&self, inner: &dyn LeaseStore) -> Guarantees {
+        Guarantees { wake: Wake::Look(self.0), ..inner.guarantees() }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_says_always_look_is_not_asked_without_a_break() {
+    let world = World::new();
+    let _leadership = world.candidate("leader").lead("e").await.unwrap();
+    let a =
+        world.candidate_on(Twisted::new(world.store.clone(), Looks(Duration::ZERO)), "a", Settings::ttl(TTL));
+    let handle = a.elector("e").start().unwrap();
+    world.sleep(secs(1)).await;
+    let bids = handle.status().attempts;
+    assert!((10..=100).contains(&bids), "{bids} bids in a second");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_store_that_says_never_look_does_not_break_a_handoff() {
     let world = World::new();
-    let guarantees = Guarantees { wake: Wake::Look(Duration::MAX), ..world.store.guarantees() };
-    let store = Noting(world.store.clone(), Arc::default(), guarantees);
+    let store = Twisted::new(world.store.clone(), Looks(Duration::MAX));
     let a = world.candidate_on(store, "a", Settings::ttl(TTL));
     let handle = a.elector("e").start().unwrap();
     world.leads(&handle).await;
@@ -198,59 +202,37 @@ async fn a_callback_that_blocks_before_its_future_does_not_stop_renewals() {
 
 /// Holds bids back until it is told to let them go, the newest first, and yields between the answers: as a server that
 /// was stopped answers over many connections.
-#[derive(Clone)]
-struct Stopped {
-    store: MemoryStore,
-    held: Arc<Mutex<Vec<tokio::sync::oneshot::Sender<()>>>>,
-}
+#[derive(Default)]
+struct Stopped(Mutex<Vec<tokio::sync::oneshot::Sender<()>>>);
 
 #[async_trait]
-impl LeaseStore for Stopped {
-    async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
+impl Twist for Stopped {
+    async fn acquire(
+        &self,
+        inner: &dyn LeaseStore,
+        election: &ElectionName,
+        bid: &Bid,
+    ) -> Result<Acquisition, StoreError> {
         let (let_go, told) = tokio::sync::oneshot::channel();
-        self.held.lock().unwrap().push(let_go);
+        self.0.lock().unwrap().push(let_go);
         let _ = told.await;
-        self.store.acquire(election, bid).await
-    }
-
-    async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
-        self.store.renew(renewals).await
-    }
-
-    async fn release(&self, release: &Release) -> Result<Released, StoreError> {
-        self.store.release(release).await
-    }
-
-    async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
-        self.store.read(election).await
-    }
-
-    fn watch(&self, elections: &[ElectionName]) -> Option<Changes> {
-        self.store.watch(elections)
-    }
-
-    fn guarantees(&self) -> Guarantees {
-        self.store.guarantees()
-    }
-
-    fn operator(&self) -> Option<&dyn Operator> {
-        None
+        inner.acquire(election, bid).await
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_wakes_and_answers_every_old_call_frees_no_lease_that_is_led() {
     let world = World::new();
-    let store = Stopped { store: world.store.clone(), held: Arc::default() };
-    let held = Arc::clone(&store.held);
+    let stopped = Arc::new(Stopped::default());
+    let store = Twisted::sharing(world.store.clone(), Arc::clone(&stopped));
     let a = world.candidate_on(store, "a", Settings::ttl(TTL));
     let handle = a.elector("e").start().unwrap();
     // Far beyond the calls that are kept under way, and until one has just been sent.
-    while held.lock().unwrap().len() < 15 {
+    while stopped.0.lock().unwrap().len() < 15 {
         world.sleep(secs(1)).await;
     }
     // The newest first: it wins, and the oldest calls of the same bid find it won. The others stay on their way.
-    let mut calls: Vec<_> = held.lock().unwrap().drain(..).collect();
+    let mut calls: Vec<_> = stopped.0.lock().unwrap().drain(..).collect();
     let _ = calls.pop().unwrap().send(());
     for call in calls.drain(..7) {
         let _ = call.send(());

@@ -6,18 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use async_trait::async_trait;
 use tenure_core::elector::{ElectionEvent, ElectorState, EventKind, Events, Heard};
 use tenure_core::embedded::MemoryStore;
-use tenure_core::store::{
-    Acquisition, Bid, Changes, Guarantees, LeaseRecord, LeaseStore, Next, Operator, Release, Released, Renew,
-    Renewal, StoreError, Wake,
-};
+use tenure_core::store::{Changes, Guarantees, LeaseRecord, LeaseStore, Next, Release, Released, Wake};
 use tenure_core::{
     Attempt, CandidateId, Clock, ClockExt, ElectionName, Elections, ElectorHandle, Moment, Random, Settings,
 };
-use tenure_testkit::VirtualClock;
 use tenure_testkit::fault::{Faults, Faulty};
+use tenure_testkit::{Twist, Twisted, VirtualClock};
 
 /// The ttl of a candidate that is given no settings. What follows from it: renew 10 s, retry 5 s, drain 5 s, one
 /// call 5 s, latency 100 ms, drift 10 %.
@@ -284,37 +280,19 @@ pub(crate) fn count(events: &[Arc<ElectionEvent>], begins: &str) -> usize {
     in_short(events).iter().filter(|told| told.starts_with(begins)).count()
 }
 
-/// A store that cannot wake anybody: followers look every minute at most.
-#[derive(Clone)]
-pub(crate) struct Mute(pub(crate) MemoryStore);
+/// Makes a store that cannot wake anybody: followers look every minute at most.
+pub(crate) fn mute(store: impl LeaseStore) -> Twisted<Mute> {
+    Twisted::new(store, Mute)
+}
 
-#[async_trait]
-impl LeaseStore for Mute {
-    async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
-        self.0.acquire(election, bid).await
-    }
+pub(crate) struct Mute;
 
-    async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
-        self.0.renew(renewals).await
-    }
-
-    async fn release(&self, release: &Release) -> Result<Released, StoreError> {
-        self.0.release(release).await
-    }
-
-    async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
-        self.0.read(election).await
-    }
-
-    fn watch(&self, _: &[ElectionName]) -> Option<Changes> {
+impl Twist for Mute {
+    fn watch(&self, _: &dyn LeaseStore, _: &[ElectionName]) -> Option<Changes> {
         None
     }
 
-    fn guarantees(&self) -> Guarantees {
-        Guarantees { wake: Wake::Look(secs(60)), ..self.0.guarantees() }
-    }
-
-    fn operator(&self) -> Option<&dyn Operator> {
-        self.0.operator()
+    fn guarantees(&self, inner: &dyn LeaseStore) -> Guarantees {
+        Guarantees { wake: Wake::Look(secs(60)), ..inner.guarantees() }
     }
 }

@@ -5,6 +5,7 @@
 
 mod lives;
 mod other;
+mod reader;
 mod refused;
 mod stopped;
 mod support;

@@ -98,6 +98,11 @@ async fn read_only() {
     check(&store.acquire(&election("b"), &bid(LONG)).await.unwrap_err(), ErrorKind::Denied, &words);
     check(&FileStore::open(directory()).unwrap_err(), ErrorKind::Denied, &words);
     assert!(store.read(&election("a")).await.unwrap().is_some());
+    let reader = FileStore::at(directory()).open_to_read().unwrap();
+    assert!(
+        reader.read(&election("a")).await.unwrap().unwrap().leader().is_some(),
+        "reading needs no writing"
+    );
 }
 
 #[test]
@@ -119,6 +124,7 @@ fn an_unprivileged_user_is_told_what_it_may_not_do() {
 
     let as_root = FileStore::open(&directory).unwrap_err();
     check(&as_root, ErrorKind::Invalid, &["belongs to user 65534", "runs as user 0", "change the owner"]);
+    assert!(FileStore::at(&directory).open_to_read().is_ok(), "root may look");
     let output = Command::new("setpriv")
         .args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"])
         .args(&program)
@@ -143,6 +149,8 @@ async fn unprivileged() {
     check(&FileStore::open("/usr").unwrap_err(), ErrorKind::Invalid, &["belongs to user 0"]);
     mode(&top, 0o500);
     check(&FileStore::open(&top).unwrap_err(), ErrorKind::Denied, &words);
+    mode(&top, 0o000);
+    check(&FileStore::at(&top).open_to_read().unwrap_err(), ErrorKind::Denied, &words);
     mode(&top, 0o700);
 
     let store = FileStore::open(&top).unwrap();

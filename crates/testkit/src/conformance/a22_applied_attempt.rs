@@ -12,6 +12,9 @@ use super::cx::{Candidate, Checked, Cx};
 
 pub(super) async fn check(cx: Arc<Cx>) -> Checked {
     let network = cx.network().await;
+    if cx.candidate("reader").await.store.guarantees().clock == ExpiryClock::Observer {
+        cx.leave_out("when the lease ends at the latest: observers count from their own first look");
+    }
     let election = cx.election("anchored");
     let first = cx.candidate_over("first", network.handle());
     let reader = cx.candidate("reader").await;
@@ -73,7 +76,6 @@ fn from(cx: &Cx, reader: &Candidate, record: &LeaseRecord, attempt: Attempt, sen
     );
     let guarantees = reader.store.guarantees();
     if guarantees.clock == ExpiryClock::Observer {
-        // Whoever times the record himself counts from his own first look.
         return;
     }
     let latest = sent + cx.lasting() + guarantees.ttl_grain + cx.slack();

@@ -64,7 +64,8 @@
 //! # async fn main() {
 //! // #[tokio::test(start_paused = true)]
 //! // async fn conforms() {
-//! assert_conforms("memory", Memory::fresh).await;
+//! let report = assert_conforms("memory", Memory::fresh).await;
+//! assert!(report.summary().starts_with("memory: 27 of 31 pass\n"), "{}", report.summary());
 //! // }
 //! # }
 //! ```
@@ -144,9 +145,12 @@ where
 
 /// Runs every property on a store as [`check`] does, notes the report for the table, and fails where the store does.
 ///
+/// Prints the report's [summary](Report::summary), which a test's output shows with `--no-capture`, and returns the
+/// report.
+///
 /// # Panics
 /// With a list of the properties that do not hold.
-pub async fn assert_conforms<M, F, X>(store: &str, fresh: M)
+pub async fn assert_conforms<M, F, X>(store: &str, fresh: M) -> Report
 where
     M: Fn() -> F,
     F: Future<Output = X> + Send + 'static,
@@ -155,6 +159,8 @@ where
     let report = check(store, fresh).await;
     report.save();
     report.assert_all();
+    print!("{}", report.summary());
+    report
 }
 
 async fn run(property: Property, fixture: Arc<dyn Fixture>) -> Verdict {

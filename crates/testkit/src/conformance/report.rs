@@ -72,6 +72,31 @@ impl Report {
         assert!(failures.is_empty(), "store {} does not conform:\n{failures}", self.store);
     }
 
+    /// Returns how many properties pass, and below that every one that does not apply, only in part, or not, with the
+    /// reason; the store's part of the snapshot.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let passes = self.verdicts.iter().filter(|(_, v)| matches!(v, Verdict::Pass { .. })).count();
+        let mut summary = format!("{}: {passes} of {} pass\n", self.store, Property::ALL.len());
+        for (property, verdict) in &self.verdicts {
+            match verdict {
+                Verdict::Pass { left_out } => {
+                    for part in left_out {
+                        let _ = writeln!(summary, "  {property} without: {part}");
+                    }
+                }
+                Verdict::NotApplicable(reason) => {
+                    let _ = writeln!(summary, "  {property} n/a: {reason}");
+                }
+                Verdict::Fail(message) => {
+                    let first = message.lines().next().unwrap_or_default();
+                    let _ = writeln!(summary, "  {property} FAIL: {first}");
+                }
+            }
+        }
+        summary
+    }
+
     /// Returns the store's row of the table: a mark for each property.
     #[must_use]
     pub fn row(&self) -> String {

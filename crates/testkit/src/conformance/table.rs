@@ -65,7 +65,7 @@ pub fn draw(reports: &[Report]) -> String {
             let _ = write!(table, " {mark:>4}");
         }
         table.push('\n');
-        notes.push_str(&block(report));
+        notes.push_str(&report.summary());
     }
     format!("{table}\n{notes}")
 }
@@ -75,7 +75,7 @@ pub fn draw(reports: &[Report]) -> String {
 pub fn snapshot(reports: &[Report], before: &str) -> String {
     let ran = |block: &String| reports.iter().any(|report| report.store() == first_word(block));
     let mut parts: Vec<_> = blocks(before).into_iter().filter(|block| !ran(block)).collect();
-    parts.extend(reports.iter().map(block));
+    parts.extend(reports.iter().map(Report::summary));
     parts.sort_by(|a, b| first_word(a).cmp(first_word(b)));
     parts.concat()
 }
@@ -93,7 +93,7 @@ pub fn differences(reports: &[Report], snapshot: &str, allow_missing: bool) -> V
         for property in report.failures() {
             differences.push(format!("{}: {property} fails", report.store()));
         }
-        let now = block(report);
+        let now = report.summary();
         match expected.iter().find(|block| first_word(block) == first_word(&now)) {
             None => differences.push(format!("{}: not in the snapshot", report.store())),
             Some(before) if *before != now => {
@@ -113,29 +113,6 @@ pub fn differences(reports: &[Report], snapshot: &str, allow_missing: bool) -> V
 
 fn first_word(block: &str) -> &str {
     block.split(':').next().unwrap_or_default()
-}
-
-/// A store's part of the snapshot: how many properties pass, and every one that does not apply or only in part.
-fn block(report: &Report) -> String {
-    let passes =
-        report.verdicts().iter().filter(|(_, verdict)| matches!(verdict, Verdict::Pass { .. })).count();
-    let mut block = format!("{}: {passes} of {} pass\n", report.store(), Property::ALL.len());
-    for (property, verdict) in report.verdicts() {
-        match verdict {
-            Verdict::Pass { left_out } => {
-                for part in left_out {
-                    let _ = writeln!(block, "  {property} without: {part}");
-                }
-            }
-            Verdict::NotApplicable(reason) => {
-                let _ = writeln!(block, "  {property} n/a: {reason}");
-            }
-            Verdict::Fail(message) => {
-                let _ = writeln!(block, "  {property} FAIL: {}", message.lines().next().unwrap_or_default());
-            }
-        }
-    }
-    block
 }
 
 /// Takes a snapshot apart: a store's part begins with a line that is not indented.

@@ -15,6 +15,7 @@ use tenure_core::{Attempt, CandidateId, Clock, ElectionName};
 use tokio::sync::oneshot;
 
 use super::{Fault, Faults, Verb};
+use crate::twist::operator_of;
 
 /// Wraps a store so that its calls fail, hang, arrive late or twice, as [`Faults`] say.
 ///
@@ -116,14 +117,6 @@ impl<S: LeaseStore> Faulty<S> {
         };
         StoreError::new(kind, self.inner.guarantees().store, operation, message)
     }
-
-    /// What operators can do underneath. Asked only where it was there before.
-    fn underneath(&self, operation: &'static str) -> Result<&dyn Operator, StoreError> {
-        self.inner.operator().ok_or_else(|| {
-            let store = self.inner.guarantees().store;
-            StoreError::new(ErrorKind::Invalid, store, operation, "the store has no operator")
-        })
-    }
 }
 
 #[async_trait]
@@ -201,7 +194,7 @@ impl<S: LeaseStore> LeaseStore for Faulty<S> {
 #[async_trait]
 impl<S: LeaseStore> Operator for Faulty<S> {
     async fn list(&self, prefix: &str) -> Result<Vec<ElectionName>, StoreError> {
-        self.underneath("list")?.list(prefix).await
+        operator_of(self.inner.as_ref(), "list")?.list(prefix).await
     }
 
     async fn request(
@@ -210,19 +203,19 @@ impl<S: LeaseStore> Operator for Faulty<S> {
         attempt: Attempt,
         request: ControlRequest,
     ) -> Result<Requested, StoreError> {
-        self.underneath("request")?.request(election, attempt, request).await
+        operator_of(self.inner.as_ref(), "request")?.request(election, attempt, request).await
     }
 
     async fn pause(&self, election: &ElectionName, attempt: Attempt, pause: Pause) -> Result<(), StoreError> {
-        self.underneath("pause")?.pause(election, attempt, pause).await
+        operator_of(self.inner.as_ref(), "pause")?.pause(election, attempt, pause).await
     }
 
     async fn resume(&self, election: &ElectionName, attempt: Attempt) -> Result<(), StoreError> {
-        self.underneath("resume")?.resume(election, attempt).await
+        operator_of(self.inner.as_ref(), "resume")?.resume(election, attempt).await
     }
 
     async fn candidates(&self, election: &ElectionName) -> Result<Option<Vec<CandidateId>>, StoreError> {
-        self.underneath("candidates")?.candidates(election).await
+        operator_of(self.inner.as_ref(), "candidates")?.candidates(election).await
     }
 }
 

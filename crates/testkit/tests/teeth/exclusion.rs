@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use tenure_core::store::{Acquisition, Bid, LeaseRecord, LeaseStore, Metadata, RecordState, StoreError};
 use tenure_core::{BidId, ElectionName, FencingToken};
+use tenure_testkit::Twist;
 use tenure_testkit::conformance::Property;
 
 use crate::bites;
-use crate::twist::Twist;
 
 /// Under more than sixteen bids at once it tells a loser that it won.
 #[derive(Default)]

@@ -9,11 +9,11 @@ use tenure_core::store::{
     Acquisition, Bid, ErrorKind, LeaseRecord, LeaseStore, Release, Released, Renew, Renewal, StoreError,
 };
 use tenure_core::{Attempt, BidId, Clock, ElectionName};
+use tenure_testkit::Twist;
 use tenure_testkit::conformance::Property;
 
 use crate::bites;
 use crate::fixtures::TTL;
-use crate::twist::Twist;
 
 /// Releases only if every renewal was answered.
 struct ForgetsOpenRenewals;

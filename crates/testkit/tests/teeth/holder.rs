@@ -9,9 +9,9 @@ use tenure_core::store::{
     Acquisition, Bid, ErrorKind, LeaseStore, Release, Released, Renew, Renewal, StoreError,
 };
 use tenure_core::{Attempt, ElectionName};
+use tenure_testkit::Twist;
 use tenure_testkit::conformance::Property;
 
-use crate::twist::Twist;
 use crate::{bites, bites_records};
 
 /// Counts in whole seconds and does not say so.

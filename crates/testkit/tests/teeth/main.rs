@@ -6,22 +6,23 @@
 #[path = "../fixtures/mod.rs"]
 mod fixtures;
 
+mod broken;
 mod exclusion;
 mod faults;
 mod holder;
 mod more;
 mod special;
 mod tokens;
-mod twist;
 mod wider;
 
 use std::future::Future;
 use std::sync::Arc;
 
+use broken::Broken;
 use fixtures::{Memory, Records};
 use tenure_core::Clock;
+use tenure_testkit::Twist;
 use tenure_testkit::conformance::{Fixture, Property, Verdict, check};
-use twist::{Broken, Twist};
 
 /// Runs the suite on a memory store with `twist` and checks that `property` fails, for the reason `why`, and nothing
 /// else does.

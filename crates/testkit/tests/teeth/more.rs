@@ -9,10 +9,10 @@ use tenure_core::store::{
     Renewal, Requested, StoreError,
 };
 use tenure_core::{Attempt, ElectionName, Random};
+use tenure_testkit::Twist;
 use tenure_testkit::conformance::Property;
 
 use crate::bites;
-use crate::twist::Twist;
 
 /// Takes a star in a prefix for "anything".
 struct MatchesPatterns;

@@ -6,12 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::store::{ErrorKind, LeaseStore, Renew, Renewal, StoreError};
 use tenure_core::{Clock, ElectionName};
+use tenure_testkit::Twist;
 use tenure_testkit::conformance::{ByHand, Fixture, Property, Refusal, Session};
 use tenure_testkit::fault::{Fault, Faulty, Verb};
 
+use crate::broken::Broken;
 use crate::fails_only;
 use crate::fixtures::{Memory, Records};
-use crate::twist::{Broken, Twist};
 
 /// A memory store that can also be opened with a wrong password.
 struct Guarded {

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use tenure_core::ElectionName;
 use tenure_core::FencingToken;
 use tenure_core::store::{Acquisition, Bid, LeaseStore, StoreError, TermEnd};
+use tenure_testkit::Twist;
 use tenure_testkit::conformance::Property;
 
 use crate::bites;
-use crate::twist::Twist;
 
 /// After a second expiry in a row it grants the token of the term before.
 struct ForgetsAfterExpiry;

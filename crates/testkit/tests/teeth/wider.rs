@@ -10,10 +10,10 @@ use tenure_core::store::{
     Acquisition, Bid, Change, Changes, ErrorKind, LeaseStore, Next, Operator, RecordState, Release, Released,
     Renew, Renewal, StoreError,
 };
+use tenure_testkit::Twist;
 use tenure_testkit::conformance::Property;
 
 use crate::bites;
-use crate::twist::Twist;
 
 /// Reports new holders, but no releases.
 struct SilentAboutReleases;

@@ -50,6 +50,18 @@ pub(super) fn enter(layout: &Layout, random: &Random) -> Result<Life, StoreError
     Err(two_boots(layout, "another one"))
 }
 
+/// Refuses if somebody lives in another boot's folder: what he writes is not seen from here.
+pub(super) fn look(layout: &Layout) -> Result<(), StoreError> {
+    let looking = |error: io::Error| failure("open", "look into", &layout.boots, error);
+    for name in entries(&layout.boots).map_err(looking)? {
+        let ours = name.to_str() == Some(layout.boot_id.as_str());
+        if !ours && anybody_lives(&layout.boots.join(&name).join("openers")).map_err(looking)? {
+            return Err(two_boots(layout, &name.to_string_lossy()));
+        }
+    }
+    Ok(())
+}
+
 fn leave_other_boots(layout: &Layout, random: &Random) -> Result<(), StoreError> {
     let looking = |error: io::Error| failure("open", "look into", &layout.boots, error);
     for name in entries(&layout.boots).map_err(looking)? {

@@ -1,6 +1,7 @@
 //! Byte strings with compare-and-swap in a directory: what the file store does underneath.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -31,7 +32,8 @@ pub(super) struct Inner {
     pub(super) layout: Layout,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) random: Random,
-    pub(super) life: Life,
+    /// What shows others that the store is open; none if it was opened to read, which nobody needs to see.
+    life: Option<Life>,
     pub(super) ceilings: Ceilings,
     pub(super) wakes: Arc<Wakes>,
     pub(super) watched: Watched,
@@ -39,7 +41,7 @@ pub(super) struct Inner {
 }
 
 impl Directory {
-    pub(super) fn new(layout: Layout, clock: Arc<dyn Clock>, random: Random, life: Life) -> Self {
+    pub(super) fn new(layout: Layout, clock: Arc<dyn Clock>, random: Random, life: Option<Life>) -> Self {
         let inner = Inner {
             ceilings: Ceilings::new(layout.tokens.clone()),
             layout,
@@ -65,10 +67,32 @@ impl Directory {
 }
 
 impl Inner {
+    /// Returns what shows others that the store is open; whoever only reads has none, and may not write.
+    pub(super) fn life(&self, operation: &'static str) -> Result<&Life, StoreError> {
+        self.life.as_ref().ok_or_else(|| {
+            let message = format!(
+                "{} was opened to read, and nothing is written that way: open it to take part",
+                self.layout.top.display()
+            );
+            StoreError::new(ErrorKind::Denied, STORE, operation, message)
+        })
+    }
+
+    /// Tells whether others can see that the store is open.
+    pub(super) fn takes_part(&self) -> bool {
+        self.life.is_some()
+    }
+
+    /// Tells whether the directory is still the one that was opened. Whoever only reads wants to know what stands at the
+    /// path, whichever directory that is.
+    pub(super) fn is_same_directory(&self) -> io::Result<bool> {
+        self.life.as_ref().map_or(Ok(true), Life::is_in_place)
+    }
+
     /// Names a file that nobody else writes to.
-    pub(super) fn next_draft(&self) -> String {
+    pub(super) fn next_draft(&self) -> Result<String, StoreError> {
         let number = self.drafts.fetch_add(1, Ordering::Relaxed);
-        format!("{}.{number}", self.life.id())
+        Ok(format!("{}.{number}", self.life("write")?.id()))
     }
 
     fn list(&self, prefix: &str) -> Result<Vec<ElectionName>, StoreError> {
@@ -173,9 +197,10 @@ impl VersionedStore for Directory {
         self.work("acquire", |inner| {
             // Whoever would begin anew in a directory that took the place of his own must open it again first.
             inner.must_be_in_place("acquire")?;
-            let signed = inner.life.sign(&inner.layout.lives);
+            let life = inner.life("acquire")?;
+            let signed = life.sign(&inner.layout.lives);
             signed.map_err(|error| failure("acquire", "write to", &inner.layout.lives, error))?;
-            Ok(Some(inner.life.id().to_owned()))
+            Ok(Some(life.id().to_owned()))
         })
         .await
     }

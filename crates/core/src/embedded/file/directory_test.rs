@@ -15,7 +15,7 @@ fn open(path: &Path) -> Directory {
     let layout = Layout::new(top, boot::boot_id().unwrap());
     let random = Random::from_os();
     let life = boot::enter(&layout, &random).unwrap();
-    Directory::new(layout, Arc::new(SystemClock), random, life)
+    Directory::new(layout, Arc::new(SystemClock), random, Some(life))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@
 //! boots/<boot id>/scratch/<life>.<n>        a record that is being written
 //! boots/<boot id>/elections/<name>/<n>      the n-th record of an election
 //! tokens/<name>/<n>                         no token above n was granted; outlives the boot
+//! successes/<name>/<n>                      when term n ended with success; outlives the boot
 //! trash/                                    folders of earlier boots, on their way out
 //! ```
 
@@ -30,6 +31,7 @@ pub(super) struct Layout {
     pub(super) scratch: PathBuf,
     pub(super) elections: PathBuf,
     pub(super) tokens: PathBuf,
+    pub(super) successes: PathBuf,
     pub(super) trash: PathBuf,
 }
 
@@ -43,6 +45,7 @@ impl Layout {
             scratch: boot.join("scratch"),
             elections: boot.join("elections"),
             tokens: top.join("tokens"),
+            successes: top.join("successes"),
             trash: top.join("trash"),
             boots,
             boot_id,

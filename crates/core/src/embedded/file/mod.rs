@@ -12,6 +12,7 @@ mod life;
 pub(super) mod place;
 mod records;
 mod repair;
+mod success;
 mod tokens;
 mod watch;
 
@@ -25,6 +26,7 @@ use async_trait::async_trait;
 use self::directory::Directory;
 use self::failure::failure;
 use self::layout::{Layout, number_name, numbers_in};
+use self::life::Life;
 use self::place::Allowed;
 pub use self::repair::Repaired;
 use crate::clock::{Clock, SystemClock};
@@ -101,10 +103,10 @@ impl FileStore {
     /// when all work has ended. It is never to be unlocked, only closed. It is closed on exec unless that is changed.
     ///
     /// # Errors
-    /// `Unavailable` if no more files can be opened.
+    /// `Unavailable` if no more files can be opened, `Denied` if the store was opened to read.
     pub fn life_file(&self) -> Result<OwnedFd, StoreError> {
         let inner = &self.leases.inner().inner;
-        let duplicate = inner.life.duplicate();
+        let duplicate = inner.life("open")?.duplicate();
         duplicate.map_err(|error| failure("open", "duplicate the life file in", &inner.layout.openers, error))
     }
 
@@ -131,6 +133,31 @@ impl FileStore {
         let election = election.clone();
         let directory = self.leases.inner();
         directory.work("repair", move |inner| inner.repair(&election)).await
+    }
+}
+
+impl FileStore {
+    /// Notes a successful end for the boots to come. A repetition after an error notes it again.
+    async fn note_success(&self, release: &Release) -> Result<(), StoreError> {
+        let (election, token) = (release.lease.election.clone(), release.lease.token);
+        let note = move |inner: &Arc<directory::Inner>| {
+            let (root, draft) = (&inner.layout.successes, inner.layout.scratch.join(inner.next_draft()?));
+            success::note(root, &election, token, inner.clock.wall(), &draft)
+                .map_err(|error| failure("release", "note the success in", root, error))
+        };
+        self.leases.inner().work("release", note).await
+    }
+
+    async fn success_of_earlier_boots(
+        &self,
+        election: &ElectionName,
+    ) -> Result<Option<std::time::Duration>, StoreError> {
+        let election = election.clone();
+        let look = move |inner: &Arc<directory::Inner>| {
+            success::age(&inner.layout.successes, &election, inner.clock.wall())
+                .map_err(|error| failure("read", "look into", &inner.layout.successes, error))
+        };
+        self.leases.inner().work("read", look).await
     }
 }
 
@@ -173,17 +200,35 @@ impl FileStoreBuilder {
     /// # Errors
     /// As [`FileStore::open`].
     pub fn open(self) -> Result<FileStore, StoreError> {
-        let boot_id = match self.boot_id {
-            Some(boot_id) => boot::checked(&boot_id)?,
-            None => boot::boot_id()?,
-        };
-        let top = place::prepare(&self.path, self.allowed)?;
-        let layout = Layout::new(top, boot_id);
+        let boot_id = self.this_boot()?;
+        let layout = Layout::new(place::prepare(&self.path, self.allowed)?, boot_id);
         let random = Random::from_os();
         let life = boot::enter(&layout, &random)?;
         life::sweep(&layout, self.clock.now().boot);
+        Ok(self.store(layout, random, Some(life)))
+    }
+
+    /// Opens the store to look at it: nobody sees that it is open, nothing is made or changed on the disk, and a directory
+    /// that is not there is read as an empty one. Also for another user than the directory's owner, if the system lets him
+    /// read it.
+    ///
+    /// Everything that would write answers `Denied`.
+    ///
+    /// # Errors
+    /// `Invalid` for a place that can hold no store, or one that another boot's processes use.
+    pub fn open_to_read(self) -> Result<FileStore, StoreError> {
+        let layout = Layout::new(place::find(&self.path, self.allowed)?, self.this_boot()?);
+        boot::look(&layout)?;
+        Ok(self.store(layout, Random::from_os(), None))
+    }
+
+    fn this_boot(&self) -> Result<String, StoreError> {
+        self.boot_id.as_deref().map_or_else(boot::boot_id, boot::checked)
+    }
+
+    fn store(self, layout: Layout, random: Random, life: Option<Life>) -> FileStore {
         let directory = Directory::new(layout, Arc::clone(&self.clock), random, life);
-        Ok(FileStore { leases: Versioned::with_clock(directory, self.clock) })
+        FileStore { leases: Versioned::with_clock(directory, self.clock) }
     }
 }
 
@@ -198,15 +243,26 @@ impl LeaseStore for FileStore {
     }
 
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
-        self.leases.release(release).await
+        let released = self.leases.release(release).await?;
+        if released == Released::Released && release.succeeded {
+            self.note_success(release).await?;
+        }
+        Ok(released)
     }
 
     async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
-        let record = self.leases.read(election).await?;
-        if record.is_none() {
-            // Nothing is what a directory that took the place of ours shows, too; here that must not pass for an answer.
-            let directory = self.leases.inner();
-            directory.work("read", |inner| inner.must_be_in_place("read")).await?;
+        let mut record = self.leases.read(election).await?;
+        match &mut record {
+            Some(record) if record.last_success.is_none() => {
+                record.last_success = self.success_of_earlier_boots(election).await?;
+            }
+            Some(_) => {}
+            None => {
+                // Nothing is what a directory that took the place of ours shows, too; here that must not pass for an
+                // answer.
+                let directory = self.leases.inner();
+                directory.work("read", |inner| inner.must_be_in_place("read")).await?;
+            }
         }
         Ok(record)
     }

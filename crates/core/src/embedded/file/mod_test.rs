@@ -400,3 +400,31 @@ async fn the_guarantees_are_those_of_one_machine() {
     assert!(guarantees.linearizable && !guarantees.survives_restart);
     assert!(format!("{store:?}").starts_with("FileStore("));
 }
+
+#[tokio::test]
+async fn a_successful_end_is_known_after_a_reboot() {
+    let world = World::new();
+    let election = name("nightly");
+    let store = world.builder().boot_id("first").open().unwrap();
+    let lease = lead(&store, &election, "a").await;
+    let ending = Release {
+        lease,
+        attempt: Attempt::new(&Random::from_os()),
+        open: Vec::new(),
+        next: Next::Anybody,
+        succeeded: true,
+        answer: None,
+    };
+    assert_eq!(store.release(&ending).await.unwrap(), Released::Released);
+    drop(store);
+
+    world.clock.advance(Duration::from_secs(3600));
+    let store = world.builder().boot_id("second").open().unwrap();
+    assert!(store.read(&election).await.unwrap().is_none(), "a reboot frees everything");
+    let lease = lead(&store, &election, "b").await;
+    let record = store.read(&election).await.unwrap().unwrap();
+    assert_eq!(record.last_success, Some(Duration::from_secs(3600)));
+    release(&store, &lease).await;
+    let record = store.read(&election).await.unwrap().unwrap();
+    assert_eq!(record.last_success, Some(Duration::from_secs(3600)), "an end without success keeps it");
+}

@@ -1,7 +1,7 @@
 //! What a directory must be before leases can live in it.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,7 @@ pub(in crate::embedded) struct Allowed {
 
 /// Makes the directory if it is not there, and checks it.
 pub(in crate::embedded) fn prepare(path: &Path, allowed: Allowed) -> Result<PathBuf, StoreError> {
-    if path.as_os_str().is_empty() {
-        return Err(invalid("open", "the path of the directory is empty: name a directory"));
-    }
-    let path = std::path::absolute(path).map_err(|error| failure("open", "find", path, error))?;
+    let path = absolute(path)?;
     if !allowed.shifted_clock {
         check_clock()?;
     }
@@ -40,6 +37,31 @@ pub(in crate::embedded) fn prepare(path: &Path, allowed: Allowed) -> Result<Path
     Ok(path)
 }
 
+/// Checks a directory that is only to be read, if it is there. Whose it is and who else may write to it is for those to
+/// judge who take part.
+pub(super) fn find(path: &Path, allowed: Allowed) -> Result<PathBuf, StoreError> {
+    let path = absolute(path)?;
+    if !allowed.shifted_clock {
+        check_clock()?;
+    }
+    match fs::metadata(&path) {
+        Ok(metadata) => check_kind(&path, &metadata)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path),
+        Err(error) => return Err(failure("open", "look at", &path, error)),
+    }
+    if !allowed.unknown_file_system {
+        check_file_system(&path)?;
+    }
+    Ok(path)
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, StoreError> {
+    if path.as_os_str().is_empty() {
+        return Err(invalid("open", "the path of the directory is empty: name a directory"));
+    }
+    std::path::absolute(path).map_err(|error| failure("open", "find", path, error))
+}
+
 /// Waits until the names in a folder are on the disk.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
@@ -47,15 +69,7 @@ pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
 
 fn check_owner(path: &Path) -> Result<(), StoreError> {
     let metadata = fs::metadata(path).map_err(|error| failure("open", "look at", path, error))?;
-    if !metadata.is_dir() {
-        return Err(invalid(
-            "open",
-            format!(
-                "{} is a file, and leases need a directory: name one, it is made if it is not there",
-                path.display()
-            ),
-        ));
-    }
+    check_kind(path, &metadata)?;
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() != user {
         return Err(invalid(
@@ -82,6 +96,16 @@ fn check_owner(path: &Path) -> Result<(), StoreError> {
         ));
     }
     check_above(path)
+}
+
+fn check_kind(path: &Path, metadata: &Metadata) -> Result<(), StoreError> {
+    if metadata.is_dir() {
+        return Ok(());
+    }
+    let path = path.display();
+    let message =
+        format!("{path} is a file, and leases need a directory: name one, it is made if it is not there");
+    Err(invalid("open", message))
 }
 
 /// In a directory with this bit everybody may only remove his own.

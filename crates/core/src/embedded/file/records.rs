@@ -139,7 +139,7 @@ impl Inner {
     }
 
     pub(super) fn is_in_place(&self, operation: &'static str) -> Result<bool, StoreError> {
-        self.life.is_in_place().map_err(|error| failure(operation, "look into", &self.layout.openers, error))
+        self.is_same_directory().map_err(|error| failure(operation, "look into", &self.layout.openers, error))
     }
 
     /// Refuses to go on in a directory that is not the one that was opened.
@@ -194,6 +194,7 @@ impl Inner {
 
     /// Writes the first record.
     pub(super) fn create(&self, election: &ElectionName, bytes: Vec<u8>) -> Result<Written, StoreError> {
+        self.life("write")?;
         self.must_be_in_place("write")?;
         let folder = self.layout.election(election);
         let refused = |error| failure("write", "make", &folder, error);
@@ -242,7 +243,7 @@ impl Inner {
     ) -> Result<Written, StoreError> {
         // Before the write, however long that takes: the holder's own trust began before it, too.
         let stamp = self.clock.now().boot;
-        let by = self.next_draft();
+        let by = self.next_draft()?;
         let draft = self.layout.scratch.join(&by);
         let stored = Stored::new(stamp, over, by, bytes);
         let path = folder.join(number_name(number));

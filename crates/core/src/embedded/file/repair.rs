@@ -21,6 +21,7 @@ pub enum Repaired {
 
 impl Inner {
     pub(super) fn repair(&self, election: &ElectionName) -> Result<Repaired, StoreError> {
+        self.life("repair")?;
         self.must_be_in_place("repair")?;
         let folder = self.layout.election(election);
         let Some((number, path, content)) = self.newest(&folder)? else {

@@ -22,6 +22,10 @@ use crate::token::FencingToken;
 /// Tokens that one wait for the disk pays for.
 const STEP: u64 = 1024;
 
+/// Ceilings that are remembered. Forgetting one costs the next grant of its election one wait for the disk, nothing
+/// else; a process that leads ever new elections must not grow.
+const REMEMBERED: usize = 16_384;
+
 /// The ceilings of all elections.
 #[derive(Debug)]
 pub(super) struct Ceilings {
@@ -59,6 +63,10 @@ impl Ceilings {
             self.sync(&folder).map_err(refused)?;
         }
         let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        if durable.len() >= REMEMBERED && !durable.contains_key(election) {
+            // All at once: which of them is used again cannot be told, and this way each pays at most once per round.
+            durable.clear();
+        }
         let known = durable.entry(election.clone()).or_default();
         *known = ceiling.max(*known);
         Ok(())
@@ -119,6 +127,22 @@ mod tests {
         assert_eq!(numbers_in(&folder_of(root.path(), &election())).unwrap().len(), 1);
         ceilings.cover(&election(), FencingToken(u64::MAX)).unwrap();
         assert_eq!(Ceilings::new(root.path().into()).read(&election()).unwrap(), u64::MAX);
+    }
+
+    #[test]
+    fn ever_new_names_leave_a_bounded_number_of_ceilings_in_memory() {
+        let root = tempfile::tempdir().unwrap();
+        let ceilings = Ceilings::new(root.path().into());
+        let remembered = |n: usize| (ElectionName::new(format!("job-{n}")).unwrap(), 1024);
+        ceilings.durable.lock().unwrap().extend((0..REMEMBERED).map(remembered));
+        ceilings.cover(&election(), FencingToken(7)).unwrap();
+        assert!(ceilings.is_covered(&election(), FencingToken(7)));
+        assert_eq!(ceilings.durable.lock().unwrap().len(), 1);
+        // What was forgotten is on the disk all the same.
+        let (forgotten, _) = remembered(0);
+        assert!(!ceilings.is_covered(&forgotten, FencingToken(1)));
+        ceilings.cover(&forgotten, FencingToken(1)).unwrap();
+        assert!(ceilings.read(&forgotten).unwrap() >= 1);
     }
 
     #[test]

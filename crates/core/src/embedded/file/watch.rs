@@ -49,11 +49,13 @@ impl Inner {
 
     fn watch_folder(&self, election: &ElectionName) -> io::Result<Watch> {
         // Nothing is made in a directory that took the place of ours.
-        if !self.life.is_in_place()? {
+        if !self.is_same_directory()? {
             return Err(io::ErrorKind::NotFound.into());
         }
         let folder = self.layout.election(election);
-        make_folder(&folder)?;
+        if self.takes_part() {
+            make_folder(&folder)?;
+        }
         Hub::of_process()?.watch(&folder, Events::Records, self.bell(election))
     }
 

@@ -10,8 +10,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Decision, FORMAT, Held, Record, Sight, StoredPause, StoredRequest, Unreadable, acquire, empty, micros,
-    release, whole_ms,
+    Decision, FORMAT, Held, Record, STRETCH_PERMILLE, Sight, StoredPause, StoredRequest, Unreadable, acquire,
+    empty, micros, release, stretched, whole_ms,
 };
 use crate::name::{Attempt, BidId, CandidateId, ElectionName, Identity};
 use crate::store::{
@@ -22,6 +22,50 @@ use crate::token::FencingToken;
 
 /// The age of whatever has ended: above every ttl and every window.
 const OVER: u64 = u64::MAX;
+
+/// How far an entry is in its time.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) enum Progress {
+    /// It has just been written.
+    Fresh,
+    /// It still lasts this long, as the store tells.
+    Left(Duration),
+    /// The store cannot tell, and the observer has seen it unchanged for this long.
+    Watched(Duration),
+}
+
+impl Progress {
+    /// Returns how old an entry is that lasts `lasts`; unknown counts as young, so that it ends later, never earlier.
+    pub(in crate::store) fn age(self, lasts: Duration) -> Duration {
+        match self {
+            Self::Fresh => Duration::ZERO,
+            Self::Left(left) => lasts.saturating_sub(left),
+            Self::Watched(watched) => watched,
+        }
+    }
+
+    /// Returns how long an entry that lasts `lasts` is to be reckoned with.
+    pub(in crate::store) fn left(self, lasts: Duration) -> Duration {
+        match self {
+            Self::Fresh => lasts,
+            Self::Left(left) => left,
+            Self::Watched(watched) => longest(lasts).saturating_sub(watched),
+        }
+    }
+
+    /// Returns how much longer than its ttl a lease is given, in thousandths.
+    pub(in crate::store) fn stretch_permille(self) -> u32 {
+        match self {
+            Self::Fresh | Self::Left(_) => 0,
+            Self::Watched(_) => STRETCH_PERMILLE,
+        }
+    }
+}
+
+/// Returns how long an observer times an entry that lasts `lasts`.
+pub(in crate::store) fn longest(lasts: Duration) -> Duration {
+    stretched(whole_ms(lasts), STRETCH_PERMILLE)
+}
 
 /// What stands around every entry, so that one that is not ours, or of another election, is never believed.
 #[derive(Debug, Serialize, Deserialize)]
@@ -237,11 +281,7 @@ impl Left {
     /// At least as long as it holds others off; and at least the lease's ttl, so that a release whose answer was lost
     /// finds it as long as its holder asks.
     pub(in crate::store) fn lasts(&self) -> Duration {
-        let window = match &self.next {
-            Next::Anybody => Duration::ZERO,
-            Next::Successor { window, .. } | Next::CoolDown(window) => *window,
-        };
-        window.max(self.led.lasts())
+        self.next.window().max(self.led.lasts())
     }
 
     /// Records the release, or `None` if another term rules in `kept`.
@@ -334,8 +374,8 @@ pub(in crate::store) struct Parts<'a> {
     pub(in crate::store) election: &'a ElectionName,
     /// The entry that never ends.
     pub(in crate::store) kept: Option<&'a Kept>,
-    /// The lease's entry and how long it still lasts, if the store told.
-    pub(in crate::store) slot: Option<(&'a Slot, Option<Duration>)>,
+    /// The lease's entry and how far it is.
+    pub(in crate::store) slot: Option<(&'a Slot, Progress)>,
     /// The pause; its `ends_in` is what is left of it.
     pub(in crate::store) pause: Option<&'a Paused>,
     /// The request; its `expires_in` is what is left of it.
@@ -351,12 +391,12 @@ impl<'a> Parts<'a> {
     pub(in crate::store) fn record(&self, sight: &Sight) -> Option<Record> {
         let mut record = match self.slot {
             None | Some((Slot::Asked(_), _)) => self.ended(),
-            Some((Slot::Held(led), left)) => led.over(self.kept, self.election).map(|mut record| {
-                record.age_us = age(led.lasts(), left);
+            Some((Slot::Held(led), progress)) => led.over(self.kept, self.election).map(|mut record| {
+                record.age_us = micros(progress.age(led.lasts()));
                 record
             }),
-            Some((Slot::GivenBack(gone), left)) => self.given_back(gone, sight).map(|mut record| {
-                record.age_us = age(gone.lasts(), left);
+            Some((Slot::GivenBack(gone), progress)) => self.given_back(gone, sight).map(|mut record| {
+                record.age_us = micros(progress.age(gone.lasts()));
                 record
             }),
         }
@@ -409,14 +449,15 @@ impl<'a> Parts<'a> {
     /// Returns how long a lease still blocks the election that nobody leads by: it has no token yet, or it does not
     /// belong to the kept record (somebody wrote by hand, or the store lost data).
     pub(in crate::store) fn blocked(&self) -> Option<Duration> {
-        let (slot, left) = self.slot?;
+        let (slot, progress) = self.slot?;
         let foreign = match slot {
             Slot::Asked(_) => true,
             Slot::Held(led) => led.over(self.kept, self.election).is_none(),
             // Whatever else it says, it says that nobody holds the lease.
             Slot::GivenBack(_) => false,
         };
-        foreign.then(|| left.unwrap_or_else(|| slot.lasts()))
+        // An observer who has timed it to its end need not wait for the store to take it away.
+        Some(progress.left(slot.lasts())).filter(|left| foreign && !left.is_zero())
     }
 
     /// Returns anybody's view of the election.
@@ -438,11 +479,6 @@ impl<'a> Parts<'a> {
         let without_lease = Self { slot: None, ..*self };
         acquire(without_lease.record(sight).as_ref(), self.election, &asked.bid(), sight)
     }
-}
-
-fn age(lasts: Duration, left: Option<Duration>) -> u64 {
-    // Unknown counts as young: a lease then looks as if it ended later, never earlier.
-    left.map_or(0, |left| micros(lasts.saturating_sub(left)))
 }
 
 fn put_request(record: &mut Record, request: Option<&ControlRequest>) {

@@ -1,17 +1,10 @@
 //! What the contract asks of every store, on this adaptor.
 
-use std::time::Duration;
-
-use async_trait::async_trait;
-
-use super::Ttl;
 use super::support_test::{Rig, TTL, ms, secs};
-use crate::embedded::MemoryTtl;
 use crate::name::{CandidateId, ElectionName};
-use crate::store::ttl_store::{Entry, TtlStore};
+use crate::store::ttl_store::TtlStore;
 use crate::store::{
-    Acquisition, ErrorKind, Guarantees, Lease, LeaseStore, Next, RecordState, Release, Released, Renew,
-    Renewal, StoreError, TermEnd,
+    Acquisition, ErrorKind, Lease, LeaseStore, Next, RecordState, Release, Released, Renew, Renewal, TermEnd,
 };
 use crate::token::FencingToken;
 
@@ -347,53 +340,4 @@ async fn each_of_many_renewals_is_answered_in_its_place() {
             Renewal::Lost(_) => assert!(n % 100 == 7 || n % 100 == 8, "{n}"),
         }
     }
-}
-
-#[tokio::test]
-async fn a_store_that_cannot_tell_the_time_left_still_elects() {
-    struct Silent(MemoryTtl);
-    #[async_trait]
-    impl TtlStore for Silent {
-        async fn get(&self, key: &str) -> Result<Option<Entry>, StoreError> {
-            let entry = self.0.get(key).await?;
-            Ok(entry.map(|entry| Entry { time_left: None, ..entry }))
-        }
-        async fn insert_if_absent(
-            &self,
-            key: &str,
-            value: Vec<u8>,
-            ttl: Option<Duration>,
-        ) -> Result<bool, StoreError> {
-            self.0.insert_if_absent(key, value, ttl).await
-        }
-        async fn compare_and_swap(
-            &self,
-            key: &str,
-            expected: &[u8],
-            new: Vec<u8>,
-            ttl: Option<Duration>,
-        ) -> Result<bool, StoreError> {
-            self.0.compare_and_swap(key, expected, new, ttl).await
-        }
-        async fn compare_and_delete(&self, key: &str, expected: &[u8]) -> Result<bool, StoreError> {
-            self.0.compare_and_delete(key, expected).await
-        }
-        fn guarantees(&self) -> Guarantees {
-            self.0.guarantees()
-        }
-    }
-    let rig = Rig::new();
-    let leases = Ttl::new(Silent(rig.store.memory.clone()));
-    let lease = rig.lead("a").await;
-    rig.clock.advance(secs(29));
-    let Acquisition::Refused(seen) = leases.acquire(&rig.election, &rig.bid("b")).await.unwrap() else {
-        panic!("acquired")
-    };
-    assert_eq!(seen.opens_in, Some(TTL), "at most a ttl from now");
-    rig.release(&Release { succeeded: true, next: Next::CoolDown(secs(10)), ..rig.ending(&lease) }).await;
-    let seen = leases.read(&rig.election).await.unwrap().unwrap();
-    assert_eq!((seen.opens_in, seen.last_success), (Some(secs(10)), None));
-    rig.clock.advance(TTL);
-    let acquired = leases.acquire(&rig.election, &rig.bid("b")).await.unwrap();
-    assert!(matches!(acquired, Acquisition::Acquired(_)));
 }

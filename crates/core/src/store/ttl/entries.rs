@@ -1,6 +1,5 @@
 //! The entries of an election: where they are, how they are read and written.
 
-use std::collections::BTreeMap;
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,9 +8,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{SUCCESS_KEPT, Shared};
+use crate::clock::Moment;
 use crate::name::ElectionName;
+use crate::store::recent::Recent;
 use crate::store::record::Sight;
-use crate::store::record::parts::{self, Asking, Kept, Parts, Paused, Slot, Success};
+use crate::store::record::parts::{self, Asking, Kept, Parts, Paused, Progress, Slot, Success};
 use crate::store::ttl_store::TtlStore;
 use crate::store::{ErrorKind, StoreError};
 
@@ -52,12 +53,13 @@ impl Keys {
 pub(super) struct Found<T> {
     value: T,
     bytes: Vec<u8>,
-    pub(super) left: Option<Duration>,
+    pub(super) progress: Progress,
 }
 
 impl<T> Found<T> {
+    /// An entry that was just written.
     pub(super) fn new(value: T, bytes: Vec<u8>) -> Self {
-        Self { value, bytes, left: None }
+        Self { value, bytes, progress: Progress::Fresh }
     }
 
     pub(super) fn value(&self) -> &T {
@@ -67,6 +69,48 @@ impl<T> Found<T> {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
+}
+
+/// What lasts for a time, and how long; `None` if it never ends, or if nobody times it.
+pub(super) trait Lasting {
+    fn lasts(&self) -> Option<Duration>;
+}
+
+impl Lasting for Kept {
+    fn lasts(&self) -> Option<Duration> {
+        None
+    }
+}
+
+impl Lasting for Slot {
+    fn lasts(&self) -> Option<Duration> {
+        Some(self.lasts())
+    }
+}
+
+impl Lasting for Paused {
+    fn lasts(&self) -> Option<Duration> {
+        Some(self.pause.ends_in)
+    }
+}
+
+impl Lasting for Asking {
+    fn lasts(&self) -> Option<Duration> {
+        Some(self.request.expires_in)
+    }
+}
+
+impl Lasting for Success {
+    fn lasts(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// An entry that an observer times.
+#[derive(Debug)]
+pub(super) struct Timed {
+    bytes: Vec<u8>,
+    first_seen: Moment,
 }
 
 /// A lease that is held through here, as it was last written.
@@ -104,7 +148,7 @@ impl Seen {
         Parts {
             election: &self.election,
             kept: self.kept.as_ref().map(Found::value),
-            slot: self.slot.as_ref().map(|slot| (slot.value(), slot.left)),
+            slot: self.slot.as_ref().map(|slot| (slot.value(), slot.progress)),
             pause: self.pause.as_ref().map(Found::value),
             request: self.request.as_ref().map(|found| &found.value.request),
             success: self.success,
@@ -113,9 +157,12 @@ impl Seen {
 }
 
 impl<S: TtlStore> Shared<S> {
-    pub(super) fn sight(&self) -> Sight {
-        // Every age here is as of now already, by the store's clock.
-        Sight::exact(Duration::ZERO, self.clock.wall())
+    /// Returns how the entries of `seen` look now.
+    pub(super) fn sight(&self, seen: &Seen) -> Sight {
+        // Every age here is as of now already.
+        let sight = Sight::exact(Duration::ZERO, self.clock.wall());
+        let stretch_permille = seen.slot.as_ref().map_or(0, |slot| slot.progress.stretch_permille());
+        Sight { stretch_permille, ..sight }
     }
 
     pub(super) fn error(
@@ -158,7 +205,11 @@ impl<S: TtlStore> Shared<S> {
             slot,
             pause: pause.map(with_pause_left),
             request: request.map(with_request_left),
-            success: success.and_then(|found| Some(SUCCESS_KEPT.saturating_sub(found.left?))),
+            success: success.and_then(|found| match found.progress {
+                Progress::Left(left) => Some(SUCCESS_KEPT.saturating_sub(left)),
+                // Whoever just began to watch cannot tell how long ago that was.
+                Progress::Fresh | Progress::Watched(_) => None,
+            }),
         })
     }
 
@@ -193,7 +244,7 @@ impl<S: TtlStore> Shared<S> {
         }
     }
 
-    pub(super) async fn get<T: DeserializeOwned>(
+    pub(super) async fn get<T: DeserializeOwned + Lasting>(
         &self,
         election: &ElectionName,
         key: &str,
@@ -202,7 +253,7 @@ impl<S: TtlStore> Shared<S> {
         let Some(entry) = self.store.get(key).await? else {
             return Ok(None);
         };
-        let value = parts::decode(election, &entry.value).map_err(|e| {
+        let value: T = parts::decode(election, &entry.value).map_err(|e| {
             let message = format!(
                 "the entry {key:?} of election {:?} cannot be understood: {e}; nobody is elected until it is \
                  repaired or removed",
@@ -210,7 +261,24 @@ impl<S: TtlStore> Shared<S> {
             );
             self.error(ErrorKind::Corrupt, operation, message)
         })?;
-        Ok(Some(Found { value, bytes: entry.value, left: entry.time_left }))
+        let progress = match (entry.time_left, value.lasts()) {
+            (Some(left), _) => Progress::Left(left),
+            (None, Some(lasts)) => Progress::Watched(self.watched(key, entry.value.clone(), lasts)),
+            (None, None) => Progress::Fresh,
+        };
+        Ok(Some(Found { value, bytes: entry.value, progress }))
+    }
+
+    /// Returns for how long an entry has been seen unchanged, for stores that cannot tell how long it still lives.
+    /// The answer that shows it has just arrived: distrust starts at the reply.
+    fn watched(&self, key: &str, bytes: Vec<u8>, lasts: Duration) -> Duration {
+        let now = self.clock.now();
+        let mut timed = self.timed.lock().unwrap_or_else(PoisonError::into_inner);
+        // No two writes of a lease are the same bytes: each has an attempt of its own, from whose send its holder counts.
+        let before = timed.get(key).filter(|timed| timed.bytes == bytes);
+        let first_seen = before.map_or(now, |timed| timed.first_seen);
+        timed.insert(key.to_owned(), Timed { bytes, first_seen }, now, parts::longest(lasts));
+        now.least_since(first_seen)
     }
 
     /// Writes bytes over exactly those that were judged, or where nothing was.
@@ -221,10 +289,16 @@ impl<S: TtlStore> Shared<S> {
         new: Vec<u8>,
         ttl: Option<Duration>,
     ) -> Result<bool, StoreError> {
-        match over {
-            None => self.store.insert_if_absent(key, new, ttl).await,
-            Some(expected) => self.store.compare_and_swap(key, expected, new, ttl).await,
+        // The answer to a write shows the entry, too: whoever times it counts from there.
+        let timed = ttl.filter(|_| self.observed).map(|ttl| (new.clone(), ttl));
+        let written = match over {
+            None => self.store.insert_if_absent(key, new, ttl).await?,
+            Some(expected) => self.store.compare_and_swap(key, expected, new, ttl).await?,
+        };
+        if let Some((bytes, ttl)) = timed.filter(|_| written) {
+            self.watched(key, bytes, ttl);
         }
+        Ok(written)
     }
 
     /// Writes what stands for a time; what stands for no time at all is taken away.
@@ -255,7 +329,7 @@ impl<S: TtlStore> Shared<S> {
         self.put(&key, present.map(Found::bytes), bytes, None).await
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<ElectionName, Held>> {
+    fn known(&self) -> MutexGuard<'_, Recent<ElectionName, Held>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -264,7 +338,8 @@ impl<S: TtlStore> Shared<S> {
     }
 
     pub(super) fn remember(&self, election: &ElectionName, held: Held) {
-        self.known().insert(election.clone(), held);
+        let (now, longest) = (self.clock.now(), parts::longest(held.slot.value().lasts()));
+        self.known().insert(election.clone(), held, now, longest);
     }
 
     pub(super) fn forget(&self, election: &ElectionName) {
@@ -273,15 +348,13 @@ impl<S: TtlStore> Shared<S> {
 }
 
 fn with_pause_left(mut found: Found<Paused>) -> Found<Paused> {
-    if let Some(left) = found.left {
-        found.value.pause.ends_in = left;
-    }
+    let ends_in = &mut found.value.pause.ends_in;
+    *ends_in = ends_in.saturating_sub(found.progress.age(*ends_in));
     found
 }
 
 fn with_request_left(mut found: Found<Asking>) -> Found<Asking> {
-    if let Some(left) = found.left {
-        found.value.request.expires_in = left;
-    }
+    let expires_in = &mut found.value.request.expires_in;
+    *expires_in = expires_in.saturating_sub(found.progress.age(*expires_in));
     found
 }

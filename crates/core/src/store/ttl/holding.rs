@@ -37,7 +37,7 @@ impl<S: TtlStore> Shared<S> {
             return Ok(None);
         };
         let seen = Seen::of(election, held);
-        let sight = self.sight();
+        let sight = self.sight(&seen);
         let present = seen.parts().record(&sight);
         let Decision::Write(next, renewed) = record::renew(present.as_ref(), renewal, &sight) else {
             return Ok(None);
@@ -63,12 +63,12 @@ impl<S: TtlStore> Shared<S> {
         let election = &renewal.lease.election;
         for _ in 0..CONFLICTS {
             let seen = self.look_as_holder(election, "renew").await?;
-            let sight = self.sight();
+            let sight = self.sight(&seen);
             let present = seen.parts().record(&sight);
             let (next, renewed) = match record::renew(present.as_ref(), renewal, &sight) {
                 Decision::Keep(Renewal::Lost(_)) => {
                     let seen = self.look(election, "renew").await?;
-                    return Ok(Renewal::Lost(seen.parts().view(&self.sight()).map(Box::new)));
+                    return Ok(Renewal::Lost(seen.parts().view(&self.sight(&seen)).map(Box::new)));
                 }
                 Decision::Keep(renewed) => return Ok(renewed),
                 Decision::Write(next, renewed) => (next, renewed),
@@ -157,7 +157,7 @@ impl<S: TtlStore> Shared<S> {
             if left.is_some_and(|left| left.release == release.attempt) {
                 return self.released(&seen).await;
             }
-            let sight = self.sight();
+            let sight = self.sight(&seen);
             let Some(present) = seen.parts().record(&sight) else {
                 return Ok(Released::NotHeld);
             };
@@ -212,7 +212,7 @@ impl<S: TtlStore> Shared<S> {
             if present.is_some_and(|kept| kept.knows_release(left)) {
                 return Ok(());
             }
-            let Some(next) = left.record(present, election, request, &self.sight()) else {
+            let Some(next) = left.record(present, election, request, &self.sight(seen)) else {
                 // The entry ended before anybody recorded it, and another term rules by now.
                 return Ok(());
             };

@@ -10,8 +10,9 @@
 //! | `tenure/request/<election>` | an operator's request | with the request |
 //! | `tenure/success/<election>` | a successful end; its age tells how long ago | [later than anybody asks](SUCCESS_KEPT) |
 //!
-//! Whatever lasts for a time has an entry of its own, so that the store's clock alone ends it and no machine's clock is
-//! asked. The lease's entry alone says who may lead; it is only ever written over exactly the bytes that were judged.
+//! Whatever lasts for a time has an entry of its own, so that the store's clock ends it and no machine's clock is asked.
+//! Where the store cannot tell how long an entry still lives, each observer times it: from the arrival of the first
+//! answer that shows these bytes, for the ttl in them × (1 + drift). The lease's entry alone says who may lead; it is only ever written over exactly the bytes that were judged.
 //!
 //! # Why the order of each step matters
 //!
@@ -54,18 +55,19 @@ use futures_util::{StreamExt, stream};
 
 pub use entries::Keys;
 
+use super::recent::Recent;
 use super::record::parts::{Asking, Kept, Paused};
 use super::record::{self, Decision};
 use super::together::renew_together;
 use super::ttl_store::{ChangedKeys, TtlStore};
 use super::{
-    Acquisition, Bid, Change, Changes, ControlRequest, ErrorKind, Guarantees, LeaseRecord, LeaseStore,
-    Operator, Pause, RecordState, Release, Released, Renew, Renewal, Requested, StoreError,
+    Acquisition, Bid, Change, Changes, ControlRequest, ErrorKind, ExpiryClock, Guarantees, LeaseRecord,
+    LeaseStore, Operator, Pause, RecordState, Release, Released, Renew, Renewal, Requested, StoreError,
 };
 use crate::clock::{Clock, SystemClock};
 use crate::name::{Attempt, BidId, CandidateId, ElectionName, RequestId};
 use crate::token::FencingToken;
-use entries::{Found, Held};
+use entries::{Found, Held, Timed};
 
 /// How long a successful end is remembered: longer than a year, the longest interval that anybody gives a job, and
 /// short enough for stores that count seconds in 32 bits.
@@ -100,8 +102,12 @@ pub struct Ttl<S> {
 struct Shared<S> {
     store: S,
     clock: Arc<dyn Clock>,
+    /// Whether the store says that it cannot tell how long an entry still lives.
+    observed: bool,
     /// What was last written for the leases that are held through here, so that a renewal need not read first.
-    known: Mutex<BTreeMap<ElectionName, Held>>,
+    known: Mutex<Recent<ElectionName, Held>>,
+    /// Entries that are timed here, by key, because the store cannot tell how long they still live.
+    timed: Mutex<Recent<String, Timed>>,
 }
 
 impl<S: TtlStore> Ttl<S> {
@@ -111,9 +117,11 @@ impl<S: TtlStore> Ttl<S> {
     }
 
     /// Makes leases of `store`; `clock` gives the wall-clock times that people read and limits
-    /// how long one renewal may hold up the others of its call; no lease ends by it.
+    /// how long one renewal may hold up the others of its call. No lease ends by it, unless `store` cannot tell
+    /// [how long an entry still lives](super::ttl_store::Entry::time_left).
     pub fn with_clock(store: S, clock: Arc<dyn Clock>) -> Self {
-        let shared = Shared { store, clock, known: Mutex::default() };
+        let observed = store.guarantees().clock == ExpiryClock::Observer;
+        let shared = Shared { store, clock, observed, known: Mutex::default(), timed: Mutex::default() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -150,7 +158,7 @@ impl<S: TtlStore> LeaseStore for Ttl<S> {
 
     async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
         let seen = self.shared.look(election, "read").await?;
-        Ok(seen.parts().view(&self.shared.sight()))
+        Ok(seen.parts().view(&self.shared.sight(&seen)))
     }
 
     fn watch(&self, elections: &[ElectionName]) -> Option<Changes> {
@@ -210,7 +218,7 @@ impl<S: TtlStore> Watching<S> {
                 return Some(Change::Gap);
             };
             let view = match self.shared.look(election, "watch").await {
-                Ok(seen) => seen.parts().view(&self.shared.sight()),
+                Ok(seen) => seen.parts().view(&self.shared.sight(&seen)),
                 // Not readable just now: whoever watches looks for himself.
                 Err(_) => None,
             };
@@ -257,7 +265,7 @@ impl<S: TtlStore> Operator for Ttl<S> {
     ) -> Result<Requested, StoreError> {
         for _ in 0..CONFLICTS {
             let seen = self.shared.look(election, "request").await?;
-            let sight = self.shared.sight();
+            let sight = self.shared.sight(&seen);
             let present = seen.parts().record(&sight);
             let answer = match record::request(present.as_ref(), &request, attempt, &sight) {
                 Decision::Keep(answer) => return Ok(answer),
@@ -334,3 +342,6 @@ mod operator_test;
 #[cfg(test)]
 #[path = "support_test.rs"]
 mod support_test;
+#[cfg(test)]
+#[path = "untold_test.rs"]
+mod untold_test;

@@ -29,7 +29,7 @@ impl<S: TtlStore> Shared<S> {
                 self.settle(left, &seen, "acquire").await?;
                 continue;
             }
-            let sight = self.sight();
+            let sight = self.sight(&seen);
             let parts = seen.parts();
             if parts.blocked().is_some() {
                 // A lease that does not belong to the record is nobody's, but it is not free either.
@@ -77,7 +77,7 @@ impl<S: TtlStore> Shared<S> {
 
     /// Answers a bid that was just completed, and remembers what was written.
     fn acquired(&self, bid: &Bid, seen: &Seen) -> Option<Acquisition> {
-        let sight = self.sight();
+        let sight = self.sight(seen);
         let parts = seen.parts();
         let Decision::Keep(acquired @ Acquisition::Acquired(_)) =
             record::acquire(parts.record(&sight).as_ref(), parts.election, bid, &sight)
@@ -105,7 +105,7 @@ impl<S: TtlStore> Shared<S> {
             if let Some(slot) = drawn {
                 return self.put_token(slot, &place, seen, ttl).await;
             }
-            match seen.parts().draw(asked, &self.sight()) {
+            match seen.parts().draw(asked, &self.sight(seen)) {
                 Decision::Write(record, _) => {
                     let present = seen.kept.as_ref();
                     let next = Kept::after(present.map(Found::value), *record);
@@ -160,9 +160,7 @@ impl<S: TtlStore> Shared<S> {
     ///
     /// A grain more, since the store may have rounded: a lease must not end before its holder counts on it.
     fn rest(&self, asked: &Asked, seen: &Seen) -> Duration {
-        let left = seen.slot.as_ref().and_then(|slot| slot.left);
-        left.map_or(asked.ttl(), |left| {
-            left.saturating_add(self.store.guarantees().ttl_grain).min(asked.ttl())
-        })
+        let left = seen.slot.as_ref().map_or(Duration::ZERO, |slot| slot.progress.left(asked.ttl()));
+        left.saturating_add(self.store.guarantees().ttl_grain).min(asked.ttl())
     }
 }

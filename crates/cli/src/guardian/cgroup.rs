@@ -1,0 +1,121 @@
+//! A control group around the command: one write kills everything in it, forks under way included.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A control group of our own, version 2.
+#[derive(Clone, Debug)]
+pub(super) struct Cgroup {
+    path: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes one below our own, if the kernel and the permissions allow it.
+    pub(super) fn create() -> Option<Self> {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
+        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let parent = place(&mounts, &own)?;
+        let cgroup = Self { path: parent.join(format!("tenure-{}", std::process::id())) };
+        // Left over from a process of our id that was killed together with everybody who would have removed it.
+        let _ = fs::remove_dir(&cgroup.path);
+        fs::create_dir(&cgroup.path).ok()?;
+        // To enter it a process must be allowed to leave the parent.
+        let files = [parent.join("cgroup.procs"), cgroup.file("cgroup.procs"), cgroup.file("cgroup.kill")];
+        if files.iter().any(|file| OpenOptions::new().write(true).open(file).is_err()) {
+            cgroup.remove();
+            return None;
+        }
+        Some(cgroup)
+    }
+
+    /// Names one that exists.
+    pub(super) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Moves the calling process into it.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        fs::write(self.file("cgroup.procs"), "0")
+    }
+
+    /// Kills everything in it. Not the only means, so that a failure is nobody's end.
+    pub(super) fn kill(&self) {
+        let _ = fs::write(self.file("cgroup.kill"), "1");
+    }
+
+    /// Tells whether anything in it is still there, zombies not counted.
+    pub(super) fn is_populated(&self) -> bool {
+        fs::read_to_string(self.file("cgroup.events")).is_ok_and(|events| events.contains("populated 1"))
+    }
+
+    /// Takes it away; possible only when it is empty. The command may have made others inside.
+    pub(super) fn remove(&self) {
+        remove(&self.path);
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+}
+
+fn remove(path: &Path) {
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove(&entry.path());
+        }
+    }
+    let _ = fs::remove_dir(path);
+}
+
+/// Finds the folder of our own control group: mounts as in /proc/self/mountinfo, `own` as in /proc/self/cgroup.
+fn place(mounts: &str, own: &str) -> Option<PathBuf> {
+    let own = own.lines().find_map(|line| line.strip_prefix("0::"))?;
+    mounts.lines().find_map(|line| {
+        let (mount, source) = line.split_once(" - ")?;
+        if !source.starts_with("cgroup2 ") {
+            return None;
+        }
+        let mut fields = mount.split(' ').skip(3);
+        let (root, point) = (unescape(fields.next()?), unescape(fields.next()?));
+        // A mount may show a part of the hierarchy only, and we may be elsewhere.
+        let inside = Path::new(own).strip_prefix(root).ok()?;
+        Some(Path::new(&point).join(inside))
+    })
+}
+
+/// Undoes what the kernel does to spaces and the like in a path.
+fn unescape(path: &str) -> String {
+    [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
+        .iter()
+        .fold(path.to_owned(), |path, (code, sign)| path.replace(code, sign))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HYBRID: &str = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory
+41 31 0:38 / /sys/fs/cgroup/unified rw,relatime shared:9 - cgroup2 cgroup2 rw
+";
+
+    #[test]
+    fn the_own_group_is_found_wherever_it_is_mounted() {
+        let found = |mounts: &str, own: &str| place(mounts, own).map(|path| path.display().to_string());
+        assert_eq!(found(HYBRID, "4:memory:/x\n0::/\n").as_deref(), Some("/sys/fs/cgroup/unified/"));
+        assert_eq!(
+            found(HYBRID, "0::/user.slice/a.service\n").as_deref(),
+            Some("/sys/fs/cgroup/unified/user.slice/a.service")
+        );
+        let part = "41 31 0:38 /docker/7 /my\\040groups rw - cgroup2 cgroup rw\n";
+        assert_eq!(found(part, "0::/docker/7/job\n").as_deref(), Some("/my groups/job"));
+        assert_eq!(found(part, "0::/elsewhere\n"), None);
+        assert_eq!(found(HYBRID, "4:memory:/x\n"), None, "no version 2 here");
+        assert_eq!(found("", "0::/\n"), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! The command `tenure`: any command, on exactly one machine at a time.
+
+mod args;
+mod duration;
+mod exit;
+mod guardian;
+mod history;
+mod leader;
+mod list;
+mod reading;
+#[cfg(test)]
+mod reference;
+mod run;
+mod show;
+mod status;
+mod talk;
+mod watch;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Verb};
+
+fn main() -> ExitCode {
+    // The guardian's processes are this program again. They are looked for first: they must stay small.
+    if let Some(code) = guardian::main() {
+        return code;
+    }
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return exit::usage(&error),
+    };
+    match cli.verb {
+        Verb::Run(args) => run::main(args),
+        Verb::Status(args) => status::main(&args),
+        Verb::Watch(args) => watch::main(&args),
+        Verb::List(args) => list::main(&args),
+        Verb::Leader(args) => leader::main(&args),
+        Verb::History(args) => history::main(&args),
+    }
+}

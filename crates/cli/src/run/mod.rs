@@ -1,0 +1,63 @@
+//! `tenure run`: stands for election, runs a command while it leads, and has it stopped before anybody else may lead.
+//!
+//! The wrapper keeps the lease; the [guardian](crate::guardian) keeps the command. What ends the command is decided in one of
+//! three places: here (a stop, a resignation, a lost lease), in the guardian (a deadline that was not moved, a wrapper that is
+//! gone), or in the command itself.
+
+mod deadline_file;
+mod hooks;
+mod notify;
+mod pace;
+mod plan;
+pub(crate) mod record;
+mod signals;
+mod term;
+mod voice;
+mod wrapper;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::args::RunArgs;
+use crate::exit;
+use crate::talk;
+
+use plan::{Plan, Refusal};
+use voice::{Level, Voice};
+use wrapper::{Script, Wrapper};
+
+pub(crate) fn main(args: RunArgs) -> ExitCode {
+    let code = Plan::from(&args).and_then(|plan| run(args, plan));
+    match code {
+        Ok(code) => ExitCode::from(code),
+        Err(refusal) => {
+            eprintln!("error: {}", refusal.text);
+            if let Some(hint) = &refusal.hint {
+                talk::hint(hint);
+            }
+            ExitCode::from(refusal.code)
+        }
+    }
+}
+
+fn run(args: RunArgs, plan: Plan) -> Result<u8, Refusal> {
+    let level = match (args.quiet, args.verbose) {
+        (true, _) => Level::Error,
+        (_, true) => Level::Verbose,
+        _ => Level::Normal,
+    };
+    let script = Script { on_lost: args.on_lost, on_leader_change: args.on_leader_change };
+    let voice =
+        Voice { json: args.json, level, election: plan.election.to_string(), candidate: String::new() };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // File work is done there. The threads stay: one that ends for want of work wakes up to do so.
+        .max_blocking_threads(4)
+        .thread_keep_alive(Duration::from_secs(3600))
+        .build()
+        .map_err(|error| Refusal::new(exit::FAILURE, format!("no runtime: {error}")))?;
+    let code = runtime.block_on(async { Wrapper::prepare(plan, voice, script).await?.run().await });
+    // A call that hangs in the store must not keep the process.
+    runtime.shutdown_background();
+    code
+}

@@ -1,0 +1,204 @@
+//! From what was typed to what will be done: everything that can be refused is refused here, before anything happens.
+
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure::elector::{Profile, Timing};
+use tenure::store::LeaseStore;
+use tenure::{ElectionName, Settings, StoreUrl};
+
+use crate::args::{Isolate, RunArgs, SettingsArgs};
+use crate::exit;
+use crate::talk;
+
+/// What will be done.
+pub(super) struct Plan {
+    pub(super) election: ElectionName,
+    pub(super) url: StoreUrl,
+    /// The URL as it was given, for whoever opens the store once more.
+    pub(super) url_given: String,
+    pub(super) store: Arc<dyn LeaseStore>,
+    /// Shows others that this process lives; the guardian keeps it open until all work has ended.
+    pub(super) life: Option<OwnedFd>,
+    pub(super) settings: Settings,
+    pub(super) timing: Timing,
+    pub(super) command: Vec<OsString>,
+    pub(super) isolate: Isolate,
+    pub(super) once: bool,
+    /// How long to wait for the first election.
+    pub(super) wait: Option<Duration>,
+    pub(super) min_interval: Option<Duration>,
+    pub(super) failover_on_crash: bool,
+    pub(super) interactive: bool,
+}
+
+/// Why nothing is done, and the exit code.
+pub(super) struct Refusal {
+    pub(super) code: u8,
+    pub(super) text: String,
+    pub(super) hint: Option<String>,
+}
+
+impl Refusal {
+    pub(super) fn new(code: u8, text: impl Into<String>) -> Self {
+        Self { code, text: text.into(), hint: None }
+    }
+
+    fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+}
+
+impl Plan {
+    pub(super) fn from(args: &RunArgs) -> Result<Self, Refusal> {
+        let failure = |error: &dyn std::error::Error| Refusal::new(exit::FAILURE, talk::chain(error));
+        let election = ElectionName::new(&args.election).map_err(|error| failure(&error))?;
+        find(&args.command[0])?;
+        let url: StoreUrl = args.store.store.parse().map_err(|error| failure(&error))?;
+        let url = url.resolved().map_err(|error| failure(&error))?;
+        let settings = settings(&args.settings)?;
+        let (store, life) = open(&url)?;
+        let timing = settings.resolve(&store.guarantees()).map_err(|error| failure(&error))?;
+        Ok(Self {
+            election,
+            url,
+            url_given: args.store.store.clone(),
+            store,
+            life,
+            settings,
+            timing,
+            command: with_hook(args),
+            isolate: args.isolate,
+            once: args.once,
+            wait: args.wait.or(args.try_once.then_some(Duration::ZERO)),
+            min_interval: args.min_interval,
+            failover_on_crash: args.failover_on_crash,
+            interactive: args.interactive,
+        })
+    }
+}
+
+fn open(url: &StoreUrl) -> Result<(Arc<dyn LeaseStore>, Option<OwnedFd>), Refusal> {
+    let failure = |error: tenure::store::StoreError| Refusal::new(exit::FAILURE, talk::chain(&error));
+    match url.open_file() {
+        Some(file) => {
+            let file = file.map_err(failure)?;
+            let life = file.life_file().map_err(failure)?;
+            Ok((Arc::new(file), Some(life)))
+        }
+        None => Ok((url.open().map_err(failure)?, None)),
+    }
+}
+
+fn settings(args: &SettingsArgs) -> Result<Settings, Refusal> {
+    let mut settings = match (args.profile.as_deref(), args.ttl) {
+        (Some(_), Some(_)) => {
+            return Err(Refusal::new(
+                exit::FAILURE,
+                "--profile and --ttl contradict each other: a profile sets the ttl and everything that follows from it",
+            )
+            .hint("give one of them"));
+        }
+        (Some(name), None) => Settings::profile(profile(name)?),
+        (None, Some(ttl)) => Settings::ttl(ttl),
+        (None, None) => Settings::default(),
+    };
+    if let Some(interval) = args.renew_interval {
+        settings = settings.renew_interval(interval);
+    }
+    if let Some(interval) = args.retry_interval {
+        settings = settings.retry_interval(interval);
+    }
+    if let Some(timeout) = args.drain_timeout {
+        settings = settings.drain_timeout(timeout);
+    }
+    if let Some(timeout) = args.call_timeout {
+        settings = settings.call_timeout(timeout);
+    }
+    if let Some(percent) = args.drift {
+        settings = settings.drift(percent / 100.0);
+    }
+    if let Some(latency) = args.latency {
+        settings = settings.latency(latency);
+    }
+    Ok(settings)
+}
+
+const PROFILES: &[(&str, Profile)] = &[
+    ("fast", Profile::Fast),
+    ("balanced", Profile::Balanced),
+    ("stable", Profile::Stable),
+    ("object-storage", Profile::ObjectStorage),
+];
+
+fn profile(name: &str) -> Result<Profile, Refusal> {
+    PROFILES.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile).ok_or_else(|| {
+        let known = PROFILES.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
+        Refusal::new(exit::FAILURE, format!("there is no profile {name:?}: there are {known}"))
+    })
+}
+
+/// Puts the hook for the elected in front of the command: it is work of the term, and ends with it.
+fn with_hook(args: &RunArgs) -> Vec<OsString> {
+    let Some(hook) = &args.on_elected else { return args.command.clone() };
+    let script = r#"sh -c "$1" || exit; shift; exec "$@""#;
+    let before = ["sh", "-c", script, "tenure", hook];
+    before.iter().map(OsString::from).chain(args.command.iter().cloned()).collect()
+}
+
+/// Finds the command as the kernel will: reported now, not after being elected.
+fn find(command: &OsStr) -> Result<(), Refusal> {
+    let places: Vec<PathBuf> = if command.as_bytes().contains(&b'/') {
+        vec![PathBuf::from(command)]
+    } else {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).map(|folder| folder.join(command)).collect()
+    };
+    if places.iter().any(|place| is_executable(place)) {
+        return Ok(());
+    }
+    let shown = command.to_string_lossy();
+    if let Some(place) = places.iter().find(|place| place.exists()) {
+        let what = if place.is_dir() { "a directory" } else { "not executable" };
+        return Err(Refusal::new(exit::NOT_EXECUTABLE, format!("{} is {what}", place.display()))
+            .hint("name a program, or make it executable with chmod +x"));
+    }
+    let refusal = Refusal::new(exit::NOT_FOUND, format!("there is no command {shown:?}"));
+    Err(if command.as_bytes().contains(&b' ') {
+        refusal.hint("for a line of shell write: -- sh -c '…'")
+    } else if command.as_bytes().contains(&b'/') {
+        refusal.hint("check the path")
+    } else {
+        refusal.hint("check the spelling and PATH, or write its whole path")
+    })
+}
+
+fn is_executable(place: &Path) -> bool {
+    place.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_found_as_the_kernel_does() {
+        assert!(find(OsStr::new("sh")).is_ok());
+        assert!(find(OsStr::new("/bin/sh")).is_ok());
+        for (command, code) in
+            [("/", exit::NOT_EXECUTABLE), ("no such command", exit::NOT_FOUND), ("/no/such", exit::NOT_FOUND)]
+        {
+            let refusal = find(OsStr::new(command)).unwrap_err();
+            assert!(refusal.code == code && refusal.hint.is_some(), "{command}: {}", refusal.text);
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let plain = directory.path().join("plain");
+        std::fs::write(&plain, "").unwrap();
+        assert_eq!(find(plain.as_os_str()).unwrap_err().code, exit::NOT_EXECUTABLE);
+    }
+}

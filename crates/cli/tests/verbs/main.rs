@@ -1,0 +1,16 @@
+//! The reading verbs, as people and programs use them: the real command on real directories.
+
+// Clippy knows tests by their attribute, and does not see that these helpers are part of them.
+#![allow(clippy::unwrap_used)]
+
+mod bad_input;
+mod documents;
+mod history;
+mod json;
+mod leader;
+mod list;
+mod manners;
+mod nothing_there;
+mod stage;
+mod status;
+mod watch;

@@ -1,0 +1,278 @@
+//! Stores by URL: outgrow one by changing a line.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use tenure_core::embedded::{FileStore, FileStoreBuilder, MemoryStore};
+use tenure_core::store::{LeaseStore, StoreError};
+
+/// Where leases live, as a URL says it.
+///
+/// | URL | store |
+/// |---|---|
+/// | `file:` | the default directory of this machine ([`FileStore::default_directory`]) |
+/// | `file:///var/lib/leases` | that directory |
+/// | `memory:` | this process alone |
+///
+/// A directory on a file system that is not known to be local is taken with `?allow_unknown_file_system=true`, a process
+/// in a shifted time namespace with `?allow_shifted_clock=true`; what that risks stands at
+/// [`FileStoreBuilder`](tenure_core::embedded::FileStoreBuilder).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreUrl {
+    /// A directory of this machine; `None` is the default one.
+    File {
+        /// Which directory.
+        path: Option<PathBuf>,
+        /// Take it also if it may be on a network file system.
+        allow_unknown_file_system: bool,
+        /// Work also in a time namespace with a shifted clock.
+        allow_shifted_clock: bool,
+    },
+    /// The memory of this process.
+    Memory,
+}
+
+/// The schemes that this build knows.
+pub const SCHEMES: &[&str] = &["file", "memory"];
+
+/// A store's URL that breaks a rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("store {url:?} {rule}")]
+pub struct InvalidUrl {
+    /// What was given, without secrets.
+    pub url: String,
+    /// Which rule it breaks, and the way out.
+    pub rule: String,
+}
+
+/// Why a store could not be opened.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The URL breaks a rule.
+    #[error(transparent)]
+    Url(#[from] InvalidUrl),
+    /// The store refuses.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Opens the store at `url`.
+///
+/// A store with a server is not asked yet: if it is down, calls fail until it is back.
+///
+/// # Errors
+/// If the URL breaks a rule, or the store refuses the configuration.
+pub fn open(url: &str) -> Result<Arc<dyn LeaseStore>, OpenError> {
+    Ok(url.parse::<StoreUrl>()?.open()?)
+}
+
+impl StoreUrl {
+    /// Opens the store.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open(&self) -> Result<Arc<dyn LeaseStore>, StoreError> {
+        match self.open_file() {
+            Some(file) => Ok(Arc::new(file?)),
+            None => Ok(Arc::new(MemoryStore::new())),
+        }
+    }
+
+    /// Names what the environment decides: the default directory by its path.
+    ///
+    /// # Errors
+    /// `Invalid` if the environment names no directory.
+    pub fn resolved(self) -> Result<Self, StoreError> {
+        match self {
+            Self::File { path: None, allow_unknown_file_system, allow_shifted_clock } => {
+                let path = Some(FileStore::default_directory()?);
+                Ok(Self::File { path, allow_unknown_file_system, allow_shifted_clock })
+            }
+            named => Ok(named),
+        }
+    }
+
+    /// Tells in short who can take part.
+    #[must_use]
+    pub fn reach(&self) -> &'static str {
+        match self {
+            Self::File { .. } => "this machine, this user",
+            Self::Memory => "this process alone",
+        }
+    }
+
+    /// Opens the store to look at it: whoever looks takes no part, and a directory is neither made nor changed.
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open_to_read(&self) -> Result<Arc<dyn LeaseStore>, StoreError> {
+        match self.file() {
+            Some(file) => Ok(Arc::new(file?.open_to_read()?)),
+            None => self.open(),
+        }
+    }
+
+    /// Opens the store if it is a directory of this machine; `None` if it is another one.
+    ///
+    /// For supervisors, which need the [life file](FileStore::life_file).
+    ///
+    /// # Errors
+    /// As [`open`].
+    pub fn open_file(&self) -> Option<Result<FileStore, StoreError>> {
+        Some(self.file()?.and_then(FileStoreBuilder::open))
+    }
+
+    fn file(&self) -> Option<Result<FileStoreBuilder, StoreError>> {
+        let Self::File { path, allow_unknown_file_system, allow_shifted_clock } = self else { return None };
+        let directory = path.clone().map_or_else(FileStore::default_directory, Ok);
+        Some(directory.map(|directory| {
+            FileStore::at(directory)
+                .allow_unknown_file_system(*allow_unknown_file_system)
+                .allow_shifted_clock(*allow_shifted_clock)
+        }))
+    }
+}
+
+impl FromStr for StoreUrl {
+    type Err = InvalidUrl;
+
+    fn from_str(url: &str) -> Result<Self, InvalidUrl> {
+        let wrong = |rule: String| InvalidUrl { url: shown(url), rule };
+        let Some((scheme, rest)) = url.split_once(':') else {
+            return Err(wrong(format!(
+                "has no scheme: write scheme:… with one of {}; a directory is file:///path",
+                SCHEMES.join(", ")
+            )));
+        };
+        match scheme {
+            "memory" if rest.is_empty() => Ok(Self::Memory),
+            "memory" => Err(wrong("has something after \"memory:\": write just memory:".into())),
+            "file" => file(rest).map_err(wrong),
+            _ => {
+                let known = SCHEMES.iter().map(|scheme| format!("{scheme}:")).collect::<Vec<_>>().join(", ");
+                Err(wrong(format!("has a scheme that this build does not know: it knows {known}")))
+            }
+        }
+    }
+}
+
+fn file(rest: &str) -> Result<StoreUrl, String> {
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let path = match path.strip_prefix("//") {
+        None if path.is_empty() => None,
+        None if path.starts_with('/') => Some(PathBuf::from(path)),
+        Some(absolute) if absolute.starts_with('/') => Some(PathBuf::from(absolute)),
+        None => return Err("names a relative directory: write file:///absolute/path".into()),
+        Some(_) => {
+            return Err("names a host: a directory is of this machine, write file:///absolute/path".into());
+        }
+    };
+    let (mut allow_unknown_file_system, mut allow_shifted_clock) = (false, false);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let switch = match pair.split_once('=') {
+            Some(("allow_unknown_file_system", value)) => (&mut allow_unknown_file_system, value),
+            Some(("allow_shifted_clock", value)) => (&mut allow_shifted_clock, value),
+            _ => {
+                return Err(format!(
+                    "has the option {pair:?}: a directory has allow_unknown_file_system=true and allow_shifted_clock=true"
+                ));
+            }
+        };
+        *switch.0 = match switch.1 {
+            "true" => true,
+            "false" => false,
+            value => return Err(format!("has an option with the value {value:?}: write true or false")),
+        };
+    }
+    Ok(StoreUrl::File { path, allow_unknown_file_system, allow_shifted_clock })
+}
+
+/// Hides what stands before an `@`: it may be a password.
+fn shown(url: &str) -> String {
+    match (url.find("://"), url.rfind('@')) {
+        (Some(start), Some(end)) if start + 3 <= end => format!("{}…{}", &url[..start + 3], &url[end..]),
+        _ => url.to_owned(),
+    }
+}
+
+/// Writes the URL without secrets.
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory:"),
+            Self::File { path: None, .. } => f.write_str("file:"),
+            Self::File { path: Some(path), .. } => write!(f, "file://{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(path: Option<&str>) -> StoreUrl {
+        StoreUrl::File {
+            path: path.map(PathBuf::from),
+            allow_unknown_file_system: false,
+            allow_shifted_clock: false,
+        }
+    }
+
+    #[test]
+    fn the_embedded_stores_have_urls() {
+        for (url, store) in [
+            ("memory:", StoreUrl::Memory),
+            ("file:", directory(None)),
+            ("file:///var/lib/leases", directory(Some("/var/lib/leases"))),
+            ("file:/var/lib/leases", directory(Some("/var/lib/leases"))),
+        ] {
+            assert_eq!(url.parse(), Ok(store), "{url}");
+        }
+        let allowed = "file:///a?allow_unknown_file_system=true&allow_shifted_clock=true".parse();
+        let expected = StoreUrl::File {
+            path: Some("/a".into()),
+            allow_unknown_file_system: true,
+            allow_shifted_clock: true,
+        };
+        assert_eq!(allowed, Ok(expected));
+    }
+
+    #[test]
+    fn what_breaks_a_rule_is_named_with_the_way_out_and_without_secrets() {
+        for (url, wants) in [
+            ("/var/lib/leases", "file:///path"),
+            ("", "no scheme"),
+            ("file:leases", "file:///absolute/path"),
+            ("file://host/leases", "names a host"),
+            ("file:///a?x=1", "allow_unknown_file_system=true"),
+            ("file:///a?allow_shifted_clock=yes", "true or false"),
+            ("memory:x", "just memory:"),
+            ("cassandra://u:secret@h/", "it knows file:, memory:"),
+        ] {
+            let error = url.parse::<StoreUrl>().unwrap_err().to_string();
+            assert!(error.contains(wants) && !error.contains("secret"), "{url}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_store_opens_by_its_url() {
+        let directory = tempfile::tempdir().unwrap();
+        for url in ["memory:".to_owned(), format!("file://{}", directory.path().display())] {
+            assert!(open(&url).is_ok(), "{url}");
+        }
+        assert!(matches!(open("nothing"), Err(OpenError::Url(_))));
+    }
+
+    #[test]
+    fn a_directory_that_is_only_looked_at_is_not_made() {
+        let top = tempfile::tempdir().unwrap();
+        let place = top.path().join("store");
+        let url: StoreUrl = format!("file://{}", place.display()).parse().unwrap();
+        assert!(url.open_to_read().is_ok());
+        assert!(!place.exists());
+    }
+}
