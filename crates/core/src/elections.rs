@@ -1,24 +1,26 @@
 //! What one process shares between its elections on one store.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::{Clock, SystemClock};
 use crate::elector::{
-    Elector, ElectorHandle, InvalidSettings, Leadership, Limit, Settings, StartError, Timing,
+    Board, Callbacks, Elector, ElectorHandle, InvalidSettings, Leadership, Limit, Machine, Settings,
+    StartError, Timing,
 };
 use crate::identity::StableIdentity;
 use crate::name::{CandidateId, ElectionName};
 use crate::random::Random;
 use crate::store::ttl::Ttl;
 use crate::store::ttl_store::TtlStore;
-use crate::store::{ErrorKind, LeaseStore, Metadata, Renew, Renewal, StoreError};
+use crate::store::{ErrorKind, LeaseStore, Metadata, Renew, Renewal, StoreError, Wake};
 use crate::token::FencingToken;
 
 /// One candidate's elections on one store; clones share everything.
@@ -34,8 +36,11 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Random,
     pub(crate) candidate: CandidateId,
-    /// Which store this is.
-    scope: Arc<str>,
+    /// The same two once more, for what outlives these elections.
+    pub(crate) machine: Arc<Machine>,
+    place: Place,
+    /// How the store tells of changes.
+    pub(crate) wake: Wake,
     pub(crate) identity: Option<StableIdentity>,
     pub(crate) metadata: Metadata,
     settings: Settings,
@@ -45,7 +50,9 @@ pub(crate) struct Shared {
     timing: OnceLock<Arc<Timing>>,
     /// The highest token seen of each election, over all its electors: the floor of the next bid.
     floors: Mutex<BTreeMap<ElectionName, FencingToken>>,
-    running: Mutex<BTreeMap<ElectionName, ElectorHandle>>,
+    running: Arc<Mutex<BTreeSet<Running>>>,
+    /// The callbacks of all electors that have none.
+    pub(crate) nothing: Arc<Callbacks>,
 }
 
 /// Puts [`Elections`] together.
@@ -152,8 +159,7 @@ impl Elections {
     ///
     /// Whoever waits here while it holds a [`Leadership`] of `name` itself waits for itself: drop it first.
     pub async fn release(&self, name: &str) -> bool {
-        let handle = self.shared.running().get(name).map(ElectorHandle::observer);
-        match handle {
+        match self.shared.own(name) {
             Some(handle) => {
                 handle.stop().await;
                 true
@@ -166,7 +172,7 @@ impl Elections {
     /// [`Leadership`] that lives counts as work.
     pub async fn close(&self) {
         self.shared.closing.store(true, Ordering::Release);
-        let handles: Vec<_> = self.shared.running().values().map(ElectorHandle::observer).collect();
+        let handles = self.shared.all_own();
         for handle in &handles {
             handle.ask_to_stop();
         }
@@ -224,8 +230,12 @@ impl ElectionsBuilder {
         let candidate = self.candidate.unwrap_or_else(this_process);
         let renewals = Renewals::new(Arc::clone(&self.store), Arc::clone(&self.clock));
         let guarantees = self.store.guarantees();
+        let place = (candidate.clone(), format!("{}: {}", guarantees.store, guarantees.scope));
+        let running = running_at(&place);
         let shared = Shared {
-            scope: format!("{}: {}", guarantees.store, guarantees.scope).into(),
+            machine: Arc::new(Machine { candidate: candidate.clone(), clock: Arc::clone(&self.clock) }),
+            place,
+            wake: guarantees.wake,
             store: self.store,
             clock: self.clock,
             random: self.random,
@@ -237,7 +247,8 @@ impl ElectionsBuilder {
             closing: AtomicBool::new(false),
             timing: OnceLock::new(),
             floors: Mutex::default(),
-            running: Mutex::default(),
+            running,
+            nothing: Arc::default(),
         };
         Elections { shared: Arc::new(shared) }
     }
@@ -250,19 +261,38 @@ fn this_process() -> CandidateId {
 }
 
 impl Shared {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<ElectionName, ElectorHandle>> {
+    fn running(&self) -> MutexGuard<'_, BTreeSet<Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes an elector that runs, so that `release` and `close` find it; `false` if it is too late for new ones.
-    pub(crate) fn enter(&self, election: &ElectionName, handle: ElectorHandle) -> bool {
+    /// Notes an elector that runs, so that `release` and `close` find it and no second one takes its seat.
+    ///
+    /// # Errors
+    /// If the seat is taken, or it is too late for new ones.
+    pub(crate) fn enter(&self, election: &ElectionName, board: &Arc<Board>) -> Result<(), StartError> {
         let mut running = self.running();
         // Under the lock that `close` takes after it has shut the door: whoever gets in is found.
-        let open = !self.closing.load(Ordering::Acquire);
-        if open {
-            running.insert(election.clone(), handle);
+        if self.closing.load(Ordering::Acquire) {
+            return Err(StartError::Closing);
         }
-        open
+        if !running.insert(Running(Arc::clone(board))) {
+            return Err(StartError::AlreadyStanding(election.clone()));
+        }
+        Ok(())
+    }
+
+    /// Tells whether these elections started that elector, and not others of the same candidate on the same store.
+    fn has_started(&self, running: &Running) -> bool {
+        Arc::ptr_eq(&running.0.machine, &self.machine)
+    }
+
+    fn all_own(&self) -> Vec<ElectorHandle> {
+        let running = self.running();
+        running.iter().filter(|running| self.has_started(running)).map(Running::handle).collect()
+    }
+
+    fn own(&self, name: &str) -> Option<ElectorHandle> {
+        self.running().get(name).filter(|running| self.has_started(running)).map(Running::handle)
     }
 
     /// Waits for an elector of `name` that is about to stop by itself: whoever drops a leadership, or a call that waited
@@ -274,12 +304,12 @@ impl Shared {
     }
 
     fn ending(&self, name: &str) -> Option<ElectorHandle> {
-        let running = self.running();
-        running.get(name).filter(|handle| handle.is_ending()).map(ElectorHandle::observer)
+        self.own(name).filter(ElectorHandle::is_ending)
     }
 
+    /// Frees the seat of an elector that has entered.
     pub(crate) fn leave(&self, election: &ElectionName) {
-        self.running().remove(election);
+        self.running().remove(election.as_str());
     }
 
     /// Works out and checks how an elector keeps time.
@@ -310,29 +340,71 @@ impl Shared {
     }
 }
 
-/// The one place of a candidate in an election: a second elector for it would steal from the first.
-#[derive(Debug)]
-pub(crate) struct Seat {
-    place: Place,
-}
+/// An elector that runs, found by the name of its election. There may be a hundred thousand: the name stands on its
+/// board and not here once more.
+struct Running(Arc<Board>);
 
-/// Who, on which store, in which election.
-type Place = (CandidateId, Arc<str>, ElectionName);
-
-static SEATS: Mutex<BTreeSet<Place>> = Mutex::new(BTreeSet::new());
-
-impl Seat {
-    pub(crate) fn take(shared: &Shared, election: &ElectionName) -> Option<Self> {
-        let place = (shared.candidate.clone(), Arc::clone(&shared.scope), election.clone());
-        let mut seats = SEATS.lock().unwrap_or_else(PoisonError::into_inner);
-        // Lazily: a seat that was never taken must not be given back.
-        seats.insert(place.clone()).then(|| Self { place })
+impl Running {
+    fn handle(&self) -> ElectorHandle {
+        ElectorHandle::watching(Arc::clone(&self.0))
     }
 }
 
-impl Drop for Seat {
+impl Borrow<str> for Running {
+    fn borrow(&self) -> &str {
+        self.0.election.as_str()
+    }
+}
+
+impl PartialEq for Running {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Running {}
+
+impl PartialOrd for Running {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Running {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.election.cmp(&other.0.election)
+    }
+}
+
+/// Who, on which store.
+type Place = (CandidateId, String);
+
+/// The electors of each place. A candidate has one in each election: a second one would steal from the first, also that
+/// of other `Elections`.
+type Places = BTreeMap<Place, Weak<Mutex<BTreeSet<Running>>>>;
+
+fn places() -> MutexGuard<'static, Places> {
+    static PLACES: Mutex<Places> = Mutex::new(BTreeMap::new());
+    PLACES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn running_at(place: &Place) -> Arc<Mutex<BTreeSet<Running>>> {
+    let mut places = places();
+    if let Some(running) = places.get(place).and_then(Weak::upgrade) {
+        return running;
+    }
+    let running = Arc::default();
+    places.insert(place.clone(), Arc::downgrade(&running));
+    running
+}
+
+impl Drop for Shared {
     fn drop(&mut self) {
-        SEATS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.place);
+        let mut places = places();
+        // The last of the place; nobody can join it under the lock.
+        if Arc::strong_count(&self.running) == 1 {
+            places.remove(&self.place);
+        }
     }
 }
 
@@ -344,9 +416,12 @@ pub(crate) struct Renewals {
     queue: OnceLock<mpsc::UnboundedSender<Due>>,
 }
 
+/// The answer to a renewal; in a box, so that a hundred thousand that wait for theirs at once do not take the room of it.
+pub(crate) type Answer = Box<Result<Renewal, StoreError>>;
+
 struct Due {
     renewal: Renew,
-    answer: oneshot::Sender<Result<Renewal, StoreError>>,
+    answer: oneshot::Sender<Answer>,
 }
 
 /// How long renewals wait for company: far below any renew interval, long enough for thousands to meet.
@@ -370,11 +445,7 @@ impl Renewals {
 
     /// Hands a renewal over. The call runs in a task of its own and is never dropped: whoever stops waiting for the
     /// answer drops the receiver only.
-    pub(crate) fn submit(
-        &self,
-        renewal: Renew,
-        alone: bool,
-    ) -> oneshot::Receiver<Result<Renewal, StoreError>> {
+    pub(crate) fn submit(&self, renewal: Renew, alone: bool) -> oneshot::Receiver<Answer> {
         let (answer, receiver) = oneshot::channel();
         let due = Due { renewal, answer };
         // A second try has little time left and must not wait for others; a single leader has no others.
@@ -398,12 +469,16 @@ impl Renewals {
 
 async fn gather(store: Arc<dyn LeaseStore>, clock: Arc<dyn Clock>, mut queue: mpsc::UnboundedReceiver<Due>) {
     while let Some(first) = queue.recv().await {
-        clock.sleep_until(clock.now().plus(GATHER)).await;
         let mut chunk = vec![first];
-        while chunk.len() < CHUNK
-            && let Ok(due) = queue.try_recv()
-        {
-            chunk.push(due);
+        let mut waited = clock.sleep_until(clock.now().plus(GATHER));
+        // Whoever has company enough does not wait for the clock: what waits here takes memory.
+        while chunk.len() < CHUNK {
+            let room = CHUNK - chunk.len();
+            tokio::select! {
+                biased;
+                more = queue.recv_many(&mut chunk, room) => if more == 0 { break },
+                () = &mut waited => break,
+            }
         }
         call(Arc::clone(&store), chunk);
     }
@@ -414,10 +489,11 @@ fn call(store: Arc<dyn LeaseStore>, chunk: Vec<Due>) {
         let (renewals, askers): (Vec<_>, Vec<_>) =
             chunk.into_iter().map(|due| (due.renewal, due.answer)).unzip();
         let mut answers = store.renew(&renewals).await.into_iter();
+        drop(renewals);
         for asker in askers {
             let answer = answers.next().unwrap_or_else(|| Err(unanswered(store.as_ref(), "renew")));
             // Nobody waits any more: the term's release, which is repeated until answered, cleans up.
-            drop(asker.send(answer));
+            drop(asker.send(Box::new(answer)));
         }
     });
 }

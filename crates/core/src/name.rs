@@ -150,26 +150,28 @@ macro_rules! id {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(try_from = "String", into = "String")]
-        pub struct $type(u128);
+        // Bytes, in the order of their digits: a number of this size would have to stand at every sixteenth byte, and
+        // what holds ids would grow by that.
+        pub struct $type([u8; 16]);
 
         impl $type {
             /// Draws a new one.
             #[must_use]
             pub fn new(random: &Random) -> Self {
-                Self(random.next_u128())
+                Self(random.next_u128().to_be_bytes())
             }
         }
 
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:032x}", self.0)
+                write!(f, "{:032x}", u128::from_be_bytes(self.0))
             }
         }
 
         impl fmt::Debug for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 // The first quarter tells two apart in a log or a trace.
-                write!(f, "{:08x}", self.0 >> 96)
+                write!(f, "{:08x}", u128::from_be_bytes(self.0) >> 96)
             }
         }
 
@@ -179,7 +181,8 @@ macro_rules! id {
                 if text.len() != 32 || !text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
                     return Err(InvalidId(text.chars().take(40).collect()));
                 }
-                u128::from_str_radix(text, 16).map(Self).map_err(|_| InvalidId(text.into()))
+                let id = u128::from_str_radix(text, 16).map_err(|_| InvalidId(text.into()))?;
+                Ok(Self(id.to_be_bytes()))
             }
         }
 

@@ -123,10 +123,10 @@ impl Ledger {
 
     fn sight(&self, page: Option<&Page>) -> Sight {
         let clock = &self.shared.clock;
-        let age = page.map_or(Duration::ZERO, |page| clock.now().boot.saturating_sub(page.written));
+        let age = page.map_or(Duration::ZERO, |page| clock.now().boot().saturating_sub(page.written));
         let mut sight = Sight::exact(age, clock.wall());
         if !self.is(Wrong::IgnoresFloor) && !self.is(Wrong::ForgetsTokens) {
-            sight.token_base = u64::try_from(clock.now().boot.as_micros()).unwrap_or(u64::MAX);
+            sight.token_base = u64::try_from(clock.now().boot().as_micros()).unwrap_or(u64::MAX);
         }
         sight
     }
@@ -141,7 +141,7 @@ impl Ledger {
         match decide(page.map(|page| page.record.as_ref()), &self.sight(page)) {
             Decision::Keep(answer) => answer,
             Decision::Write(record, answer) => {
-                let written = self.shared.clock.now().boot;
+                let written = self.shared.clock.now().boot();
                 pages.insert(election.clone(), Page { record, written });
                 drop(pages);
                 self.shared.wakes.wake(election);

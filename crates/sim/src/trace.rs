@@ -374,7 +374,7 @@ impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sent { verb, bid, attempt, moment, token } => {
-                let (boot, raw) = (moment.boot.as_secs_f64(), moment.raw.as_secs_f64());
+                let (boot, raw) = (moment.boot().as_secs_f64(), moment.raw().as_secs_f64());
                 write!(f, "sent {verb:?} bid {bid:?} attempt {attempt:?} {token:?} boot {boot} raw {raw}")
             }
             Self::Answered { verb, bid, attempt, outcome } => {
@@ -414,7 +414,7 @@ impl fmt::Display for Until {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(moment) => {
-                write!(f, "boot {} raw {}", moment.boot.as_secs_f64(), moment.raw.as_secs_f64())
+                write!(f, "boot {} raw {}", moment.boot().as_secs_f64(), moment.raw().as_secs_f64())
             }
             None => f.write_str("never"),
         }
@@ -424,6 +424,6 @@ impl fmt::Display for Until {
 /// How long after a send the deadline of a candidate with this timing is.
 #[must_use]
 pub fn trust(timing: &Timing) -> Duration {
-    let zero = Moment { boot: timing.ttl, raw: timing.ttl };
-    timing.deadline(zero, timing.ttl).boot.saturating_sub(zero.boot)
+    let zero = Moment::new(timing.ttl, timing.ttl);
+    timing.deadline(zero, timing.ttl).boot().saturating_sub(zero.boot())
 }

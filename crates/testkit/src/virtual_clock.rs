@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 /// Where a new clock stands. Far from zero, so that a time before the start can be told; different on both
 /// clocks, so that a test notices who mixes them up.
-const START: Moment = Moment { boot: Duration::from_secs(7200), raw: Duration::from_secs(3600) };
+const START: Moment = Moment::new(Duration::from_secs(7200), Duration::from_secs(3600));
 
 /// What a new wall clock shows: 2026-01-01T00:00:00Z, the same in every run.
 const WALL_START: Duration = Duration::from_secs(1_767_225_600);
@@ -95,12 +95,12 @@ fn from_nanos(ns: u128) -> Duration {
 
 impl State {
     fn now(&self, true_time: Duration) -> Moment {
-        Moment { boot: self.boot.at(true_time), raw: self.raw.at(true_time) }
+        Moment::new(self.boot.at(true_time), self.raw.at(true_time))
     }
 
     /// Returns the first true time at which `moment` has passed and the machine is awake, if it ever comes.
     fn when(&self, moment: Moment) -> Option<Duration> {
-        let (boot, raw) = (self.boot.when(moment.boot), self.raw.when(moment.raw));
+        let (boot, raw) = (self.boot.when(moment.boot()), self.raw.when(moment.raw()));
         let passes = boot.into_iter().chain(raw).min()?;
         Some(passes.max(self.resumes_at))
     }
@@ -129,8 +129,8 @@ impl VirtualClock {
     fn of_machine(origin: Instant, since: Duration) -> Self {
         let line = |reading: Duration| Rate { since, reading: reading.saturating_add(since), ppm: 0 };
         let state = State {
-            boot: line(START.boot),
-            raw: line(START.raw),
+            boot: line(START.boot()),
+            raw: line(START.raw()),
             wall_offset_seconds: 0,
             resumes_at: Duration::ZERO,
         };

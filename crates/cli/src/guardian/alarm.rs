@@ -27,16 +27,16 @@ pub(super) mod moment {
 
     /// Returns the boot clock's reading.
     pub(in super::super) fn boot_ns(moment: Moment) -> u64 {
-        ns(moment.boot)
+        ns(moment.boot())
     }
 
     pub(in super::super) fn serialize<S: Serializer>(moment: &Moment, out: S) -> Result<S::Ok, S::Error> {
-        (ns(moment.boot), ns(moment.raw)).serialize(out)
+        (ns(moment.boot()), ns(moment.raw())).serialize(out)
     }
 
     pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Moment, D::Error> {
         let (boot, raw) = Deserialize::deserialize(from)?;
-        Ok(Moment { boot: Duration::from_nanos(boot), raw: Duration::from_nanos(raw) })
+        Ok(Moment::new(Duration::from_nanos(boot), Duration::from_nanos(raw)))
     }
 }
 

@@ -33,7 +33,7 @@ impl DeadlineFile {
     }
 
     pub(super) fn set(&self, deadline: Moment) -> io::Result<()> {
-        self.write(u64::try_from(deadline.boot.as_nanos()).unwrap_or(u64::MAX))
+        self.write(u64::try_from(deadline.boot().as_nanos()).unwrap_or(u64::MAX))
     }
 
     /// There is no permission any more.

@@ -43,7 +43,7 @@ fn the_command_is_told_about_its_term() {
         assert!(!fs::exists(value("DEADLINE_FILE")).unwrap(), "it goes with the wrapper");
         let deadline = fs::read_to_string(world.path("deadline")).unwrap();
         let deadline = Duration::from_nanos(deadline.trim().parse().unwrap());
-        let left = deadline.saturating_sub(now().boot);
+        let left = deadline.saturating_sub(now().boot());
         assert!(left > Duration::ZERO && left < Duration::from_secs(30), "{left:?}");
     }
 }

@@ -144,7 +144,7 @@ fn stamp() {
     let mut file = fs::OpenOptions::new().append(true).create(true).open(path).unwrap();
     let pid = std::process::id();
     loop {
-        let line = format!("{token} {pid} {}\n", now().boot.as_nanos());
+        let line = format!("{token} {pid} {}\n", now().boot().as_nanos());
         file.write_all(line.as_bytes()).unwrap();
         nap();
     }

@@ -11,7 +11,7 @@ use super::{Clock, Moment, Sleep};
 
 /// Where a new clock stands. Far from zero, so that a time before the start can be told; different on both
 /// clocks, so that a test notices who mixes them up.
-const START: Moment = Moment { boot: Duration::from_secs(7200), raw: Duration::from_secs(3600) };
+const START: Moment = Moment::new(Duration::from_secs(7200), Duration::from_secs(3600));
 
 /// What a new wall clock shows: 2026-01-01T00:00:00Z, the same in every run.
 const WALL_START: Duration = Duration::from_secs(1_767_225_600);
@@ -117,8 +117,7 @@ impl ManualClock {
 
     fn move_by(&self, boot: Duration, raw: Duration, wall: Duration) {
         let mut state = self.state();
-        state.now.boot = state.now.boot.saturating_add(boot);
-        state.now.raw = state.now.raw.saturating_add(raw);
+        state.now = Moment::new(state.now.boot().saturating_add(boot), state.now.raw().saturating_add(raw));
         state.wall = state.wall.checked_add(wall).unwrap_or(state.wall);
         let now = state.now;
         let (due, waiting): (BTreeMap<_, _>, BTreeMap<_, _>) = std::mem::take(&mut state.sleepers)
@@ -128,7 +127,7 @@ impl ManualClock {
         // Woken without the lock: a waker may run the sleeper's task on the spot.
         drop(state);
         let mut due: Vec<_> = due.into_iter().collect();
-        due.sort_by_key(|(number, (moment, _))| (moment.boot, moment.raw, *number));
+        due.sort_by_key(|(number, (moment, _))| (moment.boot(), moment.raw(), *number));
         for (_, (_, waker)) in due {
             waker.wake();
         }

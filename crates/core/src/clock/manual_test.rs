@@ -40,7 +40,7 @@ fn a_suspend_moves_the_boot_clock_alone_and_completes_who_is_due() {
     assert!(poll(&mut sleep).is_pending());
     clock.suspend(3600 * SECOND);
     assert!(poll(&mut sleep).is_ready());
-    assert_eq!(clock.now(), Moment { boot: now.boot + 3600 * SECOND, raw: now.raw });
+    assert_eq!(clock.now(), Moment::new(now.boot() + 3600 * SECOND, now.raw()));
     assert_eq!(clock.wall(), wall + 3600 * SECOND);
 }
 
@@ -109,7 +109,7 @@ fn only_who_waits_is_counted() {
 fn a_moment_that_never_comes_is_waited_for() {
     let clock = ManualClock::new();
     let mut far = clock.sleep_until(Moment::FAR);
-    clock.advance(Duration::from_secs(u64::MAX / 2));
+    clock.advance(Duration::from_secs(500 * 365 * 24 * 3600));
     assert!(poll(&mut far).is_pending());
 }
 

@@ -25,28 +25,61 @@ pub use system::SystemClock;
 /// Deliberately without an order of its own: two moments may stand differently on the two clocks, so each
 /// caller asks the question whose safe side it knows ([`has_passed`](Self::has_passed),
 /// [`earlier_of`](Self::earlier_of), …).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+///
+/// Counts nanoseconds, up to 584 years: a leader keeps half a dozen moments, and a process may lead a hundred
+/// thousand elections.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Moment {
-    /// The clock that counts a suspend (CLOCK_BOOTTIME).
-    pub boot: Duration,
-    /// The clock that cannot be slewed (CLOCK_MONOTONIC_RAW).
-    pub raw: Duration,
+    boot_ns: u64,
+    raw_ns: u64,
 }
 
 impl Moment {
     /// The moment that never comes.
-    pub const FAR: Moment = Moment { boot: Duration::MAX, raw: Duration::MAX };
+    pub const FAR: Moment = Moment { boot_ns: u64::MAX, raw_ns: u64::MAX };
+
+    /// Makes a moment of what both clocks show.
+    #[must_use]
+    pub const fn new(boot: Duration, raw: Duration) -> Moment {
+        Moment { boot_ns: nanos(boot), raw_ns: nanos(raw) }
+    }
+
+    /// Returns what the clock shows that counts a suspend (CLOCK_BOOTTIME).
+    #[must_use]
+    pub const fn boot(self) -> Duration {
+        duration(self.boot_ns)
+    }
+
+    /// Returns what the clock shows that cannot be slewed (CLOCK_MONOTONIC_RAW).
+    #[must_use]
+    pub const fn raw(self) -> Duration {
+        duration(self.raw_ns)
+    }
+
+    pub(crate) const fn from_nanos(boot_ns: u64, raw_ns: u64) -> Moment {
+        Moment { boot_ns, raw_ns }
+    }
+
+    pub(crate) const fn boot_ns(self) -> u64 {
+        self.boot_ns
+    }
+
+    pub(crate) const fn raw_ns(self) -> u64 {
+        self.raw_ns
+    }
 
     /// Returns the moment `d` later, at most [`FAR`](Self::FAR).
     #[must_use]
     pub const fn plus(self, d: Duration) -> Moment {
-        Moment { boot: self.boot.saturating_add(d), raw: self.raw.saturating_add(d) }
+        let d = nanos(d);
+        Moment { boot_ns: self.boot_ns.saturating_add(d), raw_ns: self.raw_ns.saturating_add(d) }
     }
 
     /// Returns the moment `d` earlier, at the earliest the zero of each clock.
     #[must_use]
     pub const fn minus(self, d: Duration) -> Moment {
-        Moment { boot: self.boot.saturating_sub(d), raw: self.raw.saturating_sub(d) }
+        let d = nanos(d);
+        Moment { boot_ns: self.boot_ns.saturating_sub(d), raw_ns: self.raw_ns.saturating_sub(d) }
     }
 
     /// Returns this moment by the boot clock alone: for waits that end no permission, such as the next renewal.
@@ -56,7 +89,7 @@ impl Moment {
     /// leader nothing while it renews in time: the renewal comes before the first look for the deadline.
     #[must_use]
     pub const fn by_boot(self) -> Moment {
-        Moment { boot: self.boot, raw: Duration::MAX }
+        Moment { boot_ns: self.boot_ns, raw_ns: u64::MAX }
     }
 
     /// Tells whether either clock has reached this moment.
@@ -64,7 +97,7 @@ impl Moment {
     /// Either is enough, because the one that lags may be standing still or slewed.
     #[must_use]
     pub fn has_passed(self, now: Moment) -> bool {
-        now.boot >= self.boot || now.raw >= self.raw
+        now.boot_ns >= self.boot_ns || now.raw_ns >= self.raw_ns
     }
 
     /// Returns how long it is until this moment, zero once it has passed.
@@ -73,7 +106,7 @@ impl Moment {
     /// [`has_passed`](Self::has_passed) is true.
     #[must_use]
     pub fn time_until(self, now: Moment) -> Duration {
-        self.boot.saturating_sub(now.boot).min(self.raw.saturating_sub(now.raw))
+        duration(self.boot_ns.saturating_sub(now.boot_ns).min(self.raw_ns.saturating_sub(now.raw_ns)))
     }
 
     /// Returns how long ago `earlier` was, zero if it is still ahead on both clocks.
@@ -81,27 +114,45 @@ impl Moment {
     /// The larger of what the two clocks say: whoever trusts something for a time then trusts it for less.
     #[must_use]
     pub fn time_since(self, earlier: Moment) -> Duration {
-        self.boot.saturating_sub(earlier.boot).max(self.raw.saturating_sub(earlier.raw))
+        let boot_ns = self.boot_ns.saturating_sub(earlier.boot_ns);
+        duration(boot_ns.max(self.raw_ns.saturating_sub(earlier.raw_ns)))
     }
 
     /// Returns how long ago `earlier` was at least, zero if it is still ahead on either clock.
     ///
     /// The smaller of what the two clocks say: whoever distrusts something for a time then distrusts it for longer.
     pub(crate) fn least_since(self, earlier: Moment) -> Duration {
-        self.boot.saturating_sub(earlier.boot).min(self.raw.saturating_sub(earlier.raw))
+        duration(self.boot_ns.saturating_sub(earlier.boot_ns).min(self.raw_ns.saturating_sub(earlier.raw_ns)))
     }
 
     /// Returns the moment that has passed as soon as one of the two has.
     #[must_use]
     pub fn earlier_of(self, other: Moment) -> Moment {
-        Moment { boot: self.boot.min(other.boot), raw: self.raw.min(other.raw) }
+        Moment { boot_ns: self.boot_ns.min(other.boot_ns), raw_ns: self.raw_ns.min(other.raw_ns) }
     }
 
     /// Returns the later reading of each clock.
     #[must_use]
     pub fn later_of(self, other: Moment) -> Moment {
-        Moment { boot: self.boot.max(other.boot), raw: self.raw.max(other.raw) }
+        Moment { boot_ns: self.boot_ns.max(other.boot_ns), raw_ns: self.raw_ns.max(other.raw_ns) }
     }
+}
+
+impl fmt::Debug for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Moment {{ boot: {:?}, raw: {:?} }}", self.boot(), self.raw())
+    }
+}
+
+#[allow(clippy::cast_possible_truncation)] // Compared first.
+const fn nanos(d: Duration) -> u64 {
+    let ns = d.as_nanos();
+    if ns > u64::MAX as u128 { u64::MAX } else { ns as u64 }
+}
+
+/// What never comes is as far away as can be.
+const fn duration(ns: u64) -> Duration {
+    if ns == u64::MAX { Duration::MAX } else { Duration::from_nanos(ns) }
 }
 
 /// A wait that [`Clock::sleep_until`] began; dropping it gives the wait up.
@@ -142,7 +193,7 @@ mod tests {
     use super::*;
 
     const fn at(boot: u64, raw: u64) -> Moment {
-        Moment { boot: Duration::from_secs(boot), raw: Duration::from_secs(raw) }
+        Moment::new(Duration::from_secs(boot), Duration::from_secs(raw))
     }
 
     const fn secs(n: u64) -> Duration {
@@ -167,7 +218,7 @@ mod tests {
         assert!(moment.has_passed(at(99, 50)), "the raw clock alone");
         assert!(moment.has_passed(at(101, 51)));
         assert!(moment.has_passed(moment), "a moment has passed when it is reached");
-        assert!(!Moment::FAR.has_passed(at(u64::MAX, u64::MAX)));
+        assert!(!Moment::FAR.has_passed(Moment::FAR.minus(Duration::from_nanos(1))), "not in 584 years");
     }
 
     #[test]
@@ -191,7 +242,7 @@ mod tests {
     #[test]
     fn by_the_boot_clock_alone_the_raw_clock_says_nothing() {
         let moment = at(100, 50).by_boot();
-        assert!(!moment.has_passed(at(99, u64::MAX)));
+        assert!(!moment.has_passed(at(99, 100_000)));
         assert!(moment.has_passed(at(100, 0)));
         assert_eq!(moment.time_until(at(90, 49)), secs(10));
     }

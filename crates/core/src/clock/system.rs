@@ -31,7 +31,7 @@ impl Clock for SystemClock {
     }
 
     fn sleep_until(&self, moment: Moment) -> Sleep {
-        Box::pin(SystemSleep::new(&timer::PROCESS, moment))
+        Box::pin(SystemSleep::new(Process, moment))
     }
 }
 
@@ -39,20 +39,35 @@ impl Clock for SystemClock {
 /// of the executor, long enough not to burn a core.
 const WITHOUT_THREAD: Duration = Duration::from_millis(1);
 
+/// Which timer a sleeper sleeps by. That of the process takes no room: there may be a hundred thousand sleepers.
+pub(super) trait SleepsBy: Copy + Unpin {
+    fn timer(self) -> &'static Timer;
+}
+
+/// By the timer of this process.
+#[derive(Clone, Copy)]
+pub(super) struct Process;
+
+impl SleepsBy for Process {
+    fn timer(self) -> &'static Timer {
+        &timer::PROCESS
+    }
+}
+
 /// One sleeper; it has a place in the timer's queue from its first poll to its drop.
-pub(super) struct SystemSleep {
-    timer: &'static Timer,
+pub(super) struct SystemSleep<T: SleepsBy> {
+    by: T,
     moment: Moment,
     ticket: Option<Ticket>,
 }
 
-impl SystemSleep {
-    pub(super) const fn new(timer: &'static Timer, moment: Moment) -> Self {
-        Self { timer, moment, ticket: None }
+impl<T: SleepsBy> SystemSleep<T> {
+    pub(super) const fn new(by: T, moment: Moment) -> Self {
+        Self { by, moment, ticket: None }
     }
 }
 
-impl Future for SystemSleep {
+impl<T: SleepsBy> Future for SystemSleep<T> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
@@ -62,7 +77,7 @@ impl Future for SystemSleep {
         if sleep.moment.has_passed(now) {
             return Poll::Ready(());
         }
-        if sleep.timer.enlist(&mut sleep.ticket, sleep.moment, now, context.waker()).is_err() {
+        if sleep.by.timer().enlist(&mut sleep.ticket, sleep.moment, now, context.waker()).is_err() {
             block_for(sleep.moment.time_until(now).min(WITHOUT_THREAD));
             context.waker().wake_by_ref();
         }
@@ -75,10 +90,10 @@ fn block_for(d: Duration) {
     std::thread::sleep(d);
 }
 
-impl Drop for SystemSleep {
+impl<T: SleepsBy> Drop for SystemSleep<T> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
-            self.timer.forget(ticket);
+            self.by.timer().forget(self.moment, ticket);
         }
     }
 }

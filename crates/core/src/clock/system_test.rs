@@ -32,6 +32,12 @@ fn poll(sleep: &mut Sleep) -> Poll<()> {
     sleep.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
+impl SleepsBy for &'static Timer {
+    fn timer(self) -> &'static Timer {
+        self
+    }
+}
+
 #[test]
 fn a_sleep_never_completes_before_its_moment() {
     let clock = SystemClock;
@@ -47,11 +53,11 @@ fn a_moment_of_one_clock_alone_is_enough() {
     let clock = SystemClock;
     let soon = Duration::from_millis(20);
     let (began, far) = (clock.now(), Duration::MAX);
-    block_on(clock.sleep_until(Moment { boot: began.boot + soon, raw: far }));
-    assert!(clock.now().boot >= began.boot + soon);
+    block_on(clock.sleep_until(Moment::new(began.boot() + soon, far)));
+    assert!(clock.now().boot() >= began.boot() + soon);
     let began = clock.now();
-    block_on(clock.sleep_until(Moment { boot: far, raw: began.raw + soon }));
-    assert!(clock.now().raw >= began.raw + soon);
+    block_on(clock.sleep_until(Moment::new(far, began.raw() + soon)));
+    assert!(clock.now().raw() >= began.raw() + soon);
     assert!(clock.now().time_since(began) < HOUR);
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::Waker;
@@ -35,14 +36,10 @@ const NEVER: u64 = u64::MAX;
 /// A time of the boot clock that nothing is earlier than: the thread is about to look anyway.
 const LOOKING: u64 = 0;
 
-/// What a sleeper holds to find its place in the queue again.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Ticket {
-    boot_ns: u64,
-    raw_ns: u64,
-    /// Tells sleepers of one moment apart, and keeps them in the order in which they came.
-    number: u64,
-}
+/// What a sleeper holds, besides its moment, to find its place in the queue again: a number that tells sleepers of
+/// one moment apart, and keeps them in the order in which they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Ticket(NonZeroU64);
 
 struct Sleeper {
     raw_ns: u64,
@@ -51,10 +48,10 @@ struct Sleeper {
 
 /// Everybody who sleeps, ordered by both clocks because a moment has passed when either says so.
 struct Queue {
-    by_boot: BTreeMap<(u64, u64), Sleeper>,
-    /// From raw time and number to boot time: where the sleeper stands in `by_boot`.
-    by_raw: BTreeMap<(u64, u64), u64>,
-    next_number: u64,
+    by_boot: BTreeMap<(u64, Ticket), Sleeper>,
+    /// From raw time and ticket to boot time: where the sleeper stands in `by_boot`.
+    by_raw: BTreeMap<(u64, Ticket), u64>,
+    last_ticket: Ticket,
     /// When the thread looks next, by the boot clock.
     looks_at: u64,
     thread_runs: bool,
@@ -66,7 +63,7 @@ impl Queue {
         Self {
             by_boot: BTreeMap::new(),
             by_raw: BTreeMap::new(),
-            next_number: 0,
+            last_ticket: Ticket(NonZeroU64::MIN),
             looks_at: LOOKING,
             thread_runs: false,
             alarm_failed: false,
@@ -74,52 +71,52 @@ impl Queue {
     }
 
     fn add(&mut self, moment: Moment, waker: Waker) -> Ticket {
-        let ticket =
-            Ticket { boot_ns: nanos(moment.boot), raw_ns: nanos(moment.raw), number: self.next_number };
-        self.next_number += 1;
-        self.by_raw.insert((ticket.raw_ns, ticket.number), ticket.boot_ns);
-        self.by_boot.insert((ticket.boot_ns, ticket.number), Sleeper { raw_ns: ticket.raw_ns, waker });
+        // Does not come to its end: with a billion sleepers a second it lasts for 584 years.
+        let ticket = Ticket(self.last_ticket.0.saturating_add(1));
+        self.last_ticket = ticket;
+        self.by_raw.insert((moment.raw_ns(), ticket), moment.boot_ns());
+        self.by_boot.insert((moment.boot_ns(), ticket), Sleeper { raw_ns: moment.raw_ns(), waker });
         ticket
     }
 
-    fn waker_of(&mut self, ticket: Ticket) -> Option<&mut Waker> {
-        self.by_boot.get_mut(&(ticket.boot_ns, ticket.number)).map(|sleeper| &mut sleeper.waker)
+    fn waker_of(&mut self, moment: Moment, ticket: Ticket) -> Option<&mut Waker> {
+        self.by_boot.get_mut(&(moment.boot_ns(), ticket)).map(|sleeper| &mut sleeper.waker)
     }
 
-    fn remove(&mut self, ticket: Ticket) -> Option<Waker> {
-        let sleeper = self.by_boot.remove(&(ticket.boot_ns, ticket.number))?;
-        self.by_raw.remove(&(ticket.raw_ns, ticket.number));
+    fn remove(&mut self, moment: Moment, ticket: Ticket) -> Option<Waker> {
+        let sleeper = self.by_boot.remove(&(moment.boot_ns(), ticket))?;
+        self.by_raw.remove(&(moment.raw_ns(), ticket));
         Some(sleeper.waker)
     }
 
     /// Takes out who is due, the earliest first, at most [`BATCH`].
     fn take_due(&mut self, now: Moment, due: &mut Vec<Waker>) {
-        let (boot_now, raw_now) = (nanos(now.boot), nanos(now.raw));
+        let (boot_now, raw_now) = (now.boot_ns(), now.raw_ns());
         while due.len() < BATCH {
             let Some(first) = self.by_boot.first_entry().filter(|first| first.key().0 <= boot_now) else {
                 break;
             };
-            let number = first.key().1;
+            let ticket = first.key().1;
             let sleeper = first.remove();
-            self.by_raw.remove(&(sleeper.raw_ns, number));
+            self.by_raw.remove(&(sleeper.raw_ns, ticket));
             due.push(sleeper.waker);
         }
         while due.len() < BATCH {
             let Some(first) = self.by_raw.first_entry().filter(|first| first.key().0 <= raw_now) else {
                 break;
             };
-            let number = first.key().1;
+            let ticket = first.key().1;
             let boot_ns = first.remove();
-            if let Some(sleeper) = self.by_boot.remove(&(boot_ns, number)) {
+            if let Some(sleeper) = self.by_boot.remove(&(boot_ns, ticket)) {
                 due.push(sleeper.waker);
             }
         }
     }
 
     /// Tells whether a sleeper that has just left was the earliest by either clock.
-    fn is_before_all(&self, ticket: Ticket) -> bool {
-        let by_boot = self.by_boot.first_key_value().is_none_or(|(first, _)| ticket.boot_ns <= first.0);
-        by_boot || self.by_raw.first_key_value().is_none_or(|(first, _)| ticket.raw_ns <= first.0)
+    fn is_before_all(&self, moment: Moment) -> bool {
+        let by_boot = self.by_boot.first_key_value().is_none_or(|(first, _)| moment.boot_ns() <= first.0);
+        by_boot || self.by_raw.first_key_value().is_none_or(|(first, _)| moment.raw_ns() <= first.0)
     }
 
     /// Says when to look for the earliest sleeper, by the boot clock.
@@ -134,14 +131,9 @@ impl Queue {
 /// Says when to look whether either clock has reached its time, by the boot clock: never too late by the boot
 /// clock, and too late by the raw clock by at most a ninth of [`ONE_GO_NS`].
 fn look_at(boot_ns: u64, raw_ns: u64, now: Moment) -> u64 {
-    let raw_left = raw_ns.saturating_sub(nanos(now.raw));
+    let raw_left = raw_ns.saturating_sub(now.raw_ns());
     let step = if raw_left <= ONE_GO_NS { raw_left } else { raw_left - raw_left / RESERVE };
-    boot_ns.min(nanos(now.boot).saturating_add(step))
-}
-
-/// Counts in nanoseconds, up to 584 years.
-fn nanos(d: Duration) -> u64 {
-    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+    boot_ns.min(now.boot_ns().saturating_add(step))
 }
 
 /// The timer thread could not be started.
@@ -193,7 +185,7 @@ impl Timer {
         waker: &Waker,
     ) -> Result<(), NoThread> {
         if let Some(ticket) = *ticket
-            && self.queue().waker_of(ticket).is_some_and(|present| present.will_wake(waker))
+            && self.queue().waker_of(moment, ticket).is_some_and(|present| present.will_wake(waker))
         {
             return Ok(());
         }
@@ -201,7 +193,7 @@ impl Timer {
         // foreign code, which may come back here.
         let mut waker = waker.clone();
         let mut queue = self.queue();
-        if let Some(present) = ticket.and_then(|ticket| queue.waker_of(ticket)) {
+        if let Some(present) = ticket.and_then(|ticket| queue.waker_of(moment, ticket)) {
             std::mem::swap(present, &mut waker);
             drop(queue);
             return Ok(());
@@ -210,10 +202,9 @@ impl Timer {
             (self.start)(self).map_err(|_| NoThread)?;
             queue.thread_runs = true;
         }
-        let place = queue.add(moment, waker);
-        *ticket = Some(place);
+        *ticket = Some(queue.add(moment, waker));
         // Only an earlier look needs the kernel.
-        let look = look_at(place.boot_ns, place.raw_ns, now);
+        let look = look_at(moment.boot_ns(), moment.raw_ns(), now);
         if look < queue.looks_at {
             queue.looks_at = look;
             self.look_earlier(&mut queue);
@@ -222,11 +213,11 @@ impl Timer {
     }
 
     /// Gives a place up; harmless if the sleeper has been woken.
-    pub(super) fn forget(&self, ticket: Ticket) {
+    pub(super) fn forget(&self, moment: Moment, ticket: Ticket) {
         let mut queue = self.queue();
-        let waker = queue.remove(ticket);
+        let waker = queue.remove(moment, ticket);
         // A call that was answered must not wake the process at the time at which it would have been given up.
-        if waker.is_some() && queue.looks_at != LOOKING && queue.is_before_all(ticket) {
+        if waker.is_some() && queue.looks_at != LOOKING && queue.is_before_all(moment) {
             let look = queue.next_look(kernel::now());
             if look > queue.looks_at {
                 queue.looks_at = look;
@@ -298,7 +289,7 @@ impl Timer {
                 queue.alarm_failed |= outcome.is_err();
             }
             None => {
-                let left = Duration::from_nanos(queue.looks_at.saturating_sub(nanos(now.boot)));
+                let left = Duration::from_nanos(queue.looks_at.saturating_sub(now.boot_ns()));
                 let (back, _) = self
                     .earlier
                     .wait_timeout(queue, left.min(WITHOUT_ALARM))

@@ -8,7 +8,7 @@ const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
 
 fn at(boot_ns: u64, raw_ns: u64) -> Moment {
-    Moment { boot: Duration::from_nanos(boot_ns), raw: Duration::from_nanos(raw_ns) }
+    Moment::from_nanos(boot_ns, raw_ns)
 }
 
 /// Writes down who was woken, in order.
@@ -88,10 +88,10 @@ fn a_removed_sleeper_leaves_nothing_and_disturbs_nobody() {
     let (mut queue, woken) = (Queue::new(), Arc::default());
     let first = queue.add(at(5, 5), witness(1, &woken));
     let second = queue.add(at(5, 5), witness(2, &woken));
-    assert!(queue.remove(first).is_some());
-    assert!(queue.remove(first).is_none());
+    assert!(queue.remove(at(5, 5), first).is_some());
+    assert!(queue.remove(at(5, 5), first).is_none());
     assert_eq!(due(&mut queue, at(5, 5), &woken), [2]);
-    assert!(queue.remove(second).is_none());
+    assert!(queue.remove(at(5, 5), second).is_none());
     assert!(queue.by_boot.is_empty() && queue.by_raw.is_empty());
 }
 
@@ -101,15 +101,15 @@ fn looks_for(raw_left: u64, per_cent: u64) -> (u32, u64) {
     let (mut now, target) = (at(SECOND, SECOND), SECOND + raw_left);
     // The boot clock's own time is out of reach here, so that only the raw clock can end this.
     let mut looks = 0;
-    while nanos(now.raw) < target {
+    while now.raw_ns() < target {
         let next = look_at(NEVER, target, now);
         // No thread wakes without delay: a microsecond is little.
-        let slept = next - nanos(now.boot) + 1_000;
-        now = at(nanos(now.boot) + slept, nanos(now.raw) + slept * 100 / per_cent);
+        let slept = next - now.boot_ns() + 1_000;
+        now = at(now.boot_ns() + slept, now.raw_ns() + slept * 100 / per_cent);
         looks += 1;
         assert!(looks < 1000, "the looks come no closer");
     }
-    (looks, nanos(now.raw) - target)
+    (looks, now.raw_ns() - target)
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn the_next_look_is_never_past_the_earliest_of_either_clock() {
     let now = at(100 * SECOND, 50 * SECOND);
     assert_eq!(queue.next_look(now), NEVER);
     queue.add(Moment::FAR, witness(0, &woken));
-    assert!(queue.next_look(now) > now.boot.as_secs() * SECOND * 1000);
+    assert!(queue.next_look(now) > now.boot().as_secs() * SECOND * 1000);
     queue.add(at(100 * SECOND + 5 * MS, 60 * SECOND), witness(1, &woken));
     assert_eq!(queue.next_look(now), 100 * SECOND + 5 * MS);
     queue.add(at(200 * SECOND, 50 * SECOND + 3 * MS), witness(2, &woken));
@@ -201,7 +201,8 @@ fn an_earlier_sleeper_that_comes_while_the_thread_waits_is_woken_first() {
         let woken = Arc::default();
         let (mut late, mut soon) = (None, None);
         let now = kernel::now();
-        timer.enlist(&mut late, now.plus(hour), now, &witness(1, &woken)).unwrap();
+        let far = now.plus(hour);
+        timer.enlist(&mut late, far, now, &witness(1, &woken)).unwrap();
         wait_until(|| timer.queue().looks_at != LOOKING);
         let now = kernel::now();
         let moment = now.plus(Duration::from_millis(10));
@@ -209,7 +210,7 @@ fn an_earlier_sleeper_that_comes_while_the_thread_waits_is_woken_first() {
         wait_until(|| !woken.lock().unwrap().is_empty());
         assert!(moment.has_passed(kernel::now()));
         assert_eq!(*woken.lock().unwrap(), [2]);
-        assert!(timer.queue().waker_of(late.unwrap()).is_some());
+        assert!(timer.queue().waker_of(far, late.unwrap()).is_some());
     }
 }
 
@@ -223,7 +224,7 @@ fn a_later_sleeper_does_not_trouble_the_kernel() {
     let looks_at = timer.queue().looks_at;
     timer.enlist(&mut second, now.plus(2 * minute), now, Waker::noop()).unwrap();
     assert_eq!(timer.queue().looks_at, looks_at);
-    timer.forget(second.unwrap());
+    timer.forget(now.plus(2 * minute), second.unwrap());
     assert_eq!(timer.queue().looks_at, looks_at);
 }
 
@@ -235,9 +236,9 @@ fn a_sleeper_that_is_given_up_is_not_looked_for() {
     timer.enlist(&mut first, now.plus(minute).by_boot(), now, Waker::noop()).unwrap();
     timer.enlist(&mut second, now.plus(2 * minute).by_boot(), now, Waker::noop()).unwrap();
     wait_until(|| timer.queue().looks_at != LOOKING);
-    assert_eq!(timer.queue().looks_at, first.unwrap().boot_ns);
-    timer.forget(first.unwrap());
-    assert_eq!(timer.queue().looks_at, second.unwrap().boot_ns);
+    assert_eq!(timer.queue().looks_at, now.plus(minute).boot_ns());
+    timer.forget(now.plus(minute).by_boot(), first.unwrap());
+    assert_eq!(timer.queue().looks_at, now.plus(2 * minute).boot_ns());
 }
 
 #[test]
@@ -264,10 +265,10 @@ fn a_leader_that_renews_in_time_is_woken_for_its_renewals_and_nothing_else() {
         timer.enlist(&mut deadline, now.plus(ms(2_190)), now, &witness(99, &woken)).unwrap();
         timer.enlist(&mut call, now.plus(ms(100)).by_boot(), now, &witness(99, &woken)).unwrap();
         // Answered at once.
-        timer.forget(call.unwrap());
+        timer.forget(now.plus(ms(100)).by_boot(), call.unwrap());
         timer.enlist(&mut renewal, now.plus(ms(200)).by_boot(), now, &witness(round, &woken)).unwrap();
         wait_until(|| woken.lock().unwrap().len() as u64 == round + 1);
-        timer.forget(deadline.unwrap());
+        timer.forget(now.plus(ms(2_190)), deadline.unwrap());
     }
     assert_eq!(*woken.lock().unwrap(), [0, 1, 2]);
     // The first look, and for each renewal the one that finds it and the one that finds nothing more.
@@ -323,10 +324,10 @@ fn a_sleeper_whose_place_is_gone_gets_a_new_one() {
     let moment = now.plus(Duration::from_secs(3600));
     let mut ticket = None;
     timer.enlist(&mut ticket, moment, now, &witness(1, &woken)).unwrap();
-    timer.forget(ticket.unwrap());
+    timer.forget(moment, ticket.unwrap());
     timer.enlist(&mut ticket, moment, now, &witness(1, &woken)).unwrap();
     assert_eq!(timer.queue().by_boot.len(), 1);
-    timer.forget(ticket.unwrap());
+    timer.forget(moment, ticket.unwrap());
     assert!(timer.queue().by_raw.is_empty());
 }
 
@@ -339,12 +340,12 @@ fn two_hundred_thousand_sleepers_come_and_go_and_leave_nothing() {
             let mut ticket = None;
             let moment = began.plus(Duration::from_secs(3600) + Duration::from_micros((i * 7919) % 200_000));
             timer.enlist(&mut ticket, moment, began, Waker::noop()).unwrap();
-            ticket.unwrap()
+            (moment, ticket.unwrap())
         })
         .collect();
     assert_eq!(timer.queue().by_boot.len(), 200_000);
     assert_eq!(timer.queue().by_raw.len(), 200_000);
-    tickets.into_iter().for_each(|ticket| timer.forget(ticket));
+    tickets.into_iter().for_each(|(moment, ticket)| timer.forget(moment, ticket));
     assert!(timer.queue().by_boot.is_empty() && timer.queue().by_raw.is_empty());
     // 20,000 comings and goings a second are wanted: ten seconds for ten times as many, in a debug build.
     let took = kernel::now().time_since(began);

@@ -1,14 +1,15 @@
 //! What users want called, and the tasks in which that runs.
 
 use std::any::Any;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 
 use tokio::task::JoinHandle;
 
 use super::leadership::{Leadership, TermState};
-use super::{CallbackError, EndReason};
+use super::{CallbackError, EndReason, Limit};
 
 pub(crate) type Called = Pin<Box<dyn Future<Output = Result<(), CallbackError>> + Send>>;
 
@@ -16,7 +17,7 @@ pub(crate) type Called = Pin<Box<dyn Future<Output = Result<(), CallbackError>> 
 /// be the elector's loop. Terms follow one another, so nobody waits for the lock.
 pub(crate) type Callback<T> = Arc<Mutex<dyn FnMut(T) -> Called + Send>>;
 
-/// What users want called.
+/// What users want called, and when an elector's errand is done.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     pub(crate) elected: Option<Callback<Leadership>>,
@@ -26,10 +27,30 @@ pub(crate) struct Callbacks {
     pub(crate) ends_term: bool,
     /// The term ends when the last clone of the leadership is dropped.
     pub(crate) ends_with_last_drop: bool,
+    pub(crate) limit: Limit,
+    /// Leads once, until the last clone of the leadership is dropped.
+    pub(crate) once: bool,
+    /// Tells whether what the elector runs for is done.
+    pub(crate) done: Option<Box<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl Callbacks {
+    /// Tells whether the elector is not to stand again after a term.
+    pub(crate) fn is_done(&self) -> bool {
+        self.once || self.done.as_ref().is_some_and(|done| done())
+    }
+
+    /// Tells whether there is nothing to call, and nothing that ends the elector but its handle.
+    pub(crate) fn is_empty(&self) -> bool {
+        let called = self.elected.is_some() || self.lost.is_some() || self.term_end.is_some();
+        let ends = self.ends_term || self.ends_with_last_drop || self.once || self.done.is_some();
+        !called && !ends && matches!(self.limit, Limit::Never)
+    }
 }
 
 /// A callback that failed.
-#[derive(Debug)]
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{callback}: {error}")]
 pub(crate) struct Failed {
     pub(crate) callback: &'static str,
     pub(crate) error: String,
@@ -37,38 +58,35 @@ pub(crate) struct Failed {
 
 /// The work of one term.
 pub(crate) struct Work {
-    term: Arc<TermState>,
     elected: Option<JoinHandle<Result<(), CallbackError>>>,
-    ending: Vec<(&'static str, JoinHandle<Result<(), CallbackError>>)>,
+}
+
+/// What is called at the end of a term.
+pub(crate) struct Ending {
+    lost: Option<JoinHandle<Result<(), CallbackError>>>,
+    term_end: Option<JoinHandle<Result<(), CallbackError>>>,
+}
+
+impl Ending {
+    pub(crate) fn begin(callbacks: &Callbacks, reason: &EndReason) -> Self {
+        let lost = callbacks.lost.as_ref().filter(|_| reason.is_loss());
+        Self {
+            lost: lost.map(|lost| spawn(lost, reason.clone())),
+            term_end: callbacks.term_end.as_ref().map(|term_end| spawn(term_end, reason.clone())),
+        }
+    }
 }
 
 impl Work {
     pub(crate) fn begin(callbacks: &Callbacks, term: &Arc<TermState>) -> Self {
         let leadership = Leadership::new(Arc::clone(term));
         let elected = callbacks.elected.as_ref().map(|elected| spawn(elected, leadership));
-        Self { term: Arc::clone(term), elected, ending: Vec::new() }
+        Self { elected }
     }
 
-    /// Waits until `on_elected` is over; never completes if it is, or if there is none.
-    pub(crate) async fn elected_over(&mut self) -> Result<(), Failed> {
-        let Some(task) = &mut self.elected else {
-            return std::future::pending().await;
-        };
-        let over = outcome("on_elected", task.await);
-        self.elected = None;
-        over
-    }
-
-    /// Calls what is to be called at the end.
-    pub(crate) fn end(&mut self, callbacks: &Callbacks, reason: &EndReason) {
-        if reason.is_loss()
-            && let Some(lost) = &callbacks.lost
-        {
-            self.ending.push(("on_lost", spawn(lost, reason.clone())));
-        }
-        if let Some(term_end) = &callbacks.term_end {
-            self.ending.push(("on_term_end", spawn(term_end, reason.clone())));
-        }
+    /// Answers how `on_elected` ended, once, or wakes the task when it does.
+    pub(crate) fn poll_elected_over(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Failed>> {
+        poll_over("on_elected", &mut self.elected, context)
     }
 
     /// Drops the work that runs in `on_elected`, as far as it can be dropped: at its next await.
@@ -80,18 +98,33 @@ impl Work {
 
     /// Waits for the next callback that is over, or for all work to have ended (`None`). Nothing is lost if this is
     /// dropped and called again.
-    pub(crate) async fn drained(&mut self) -> Option<Result<(), Failed>> {
-        if self.elected.is_some() {
-            return Some(self.elected_over().await);
+    pub(crate) async fn drained(
+        &mut self,
+        ending: &mut Ending,
+        term: &TermState,
+    ) -> Option<Result<(), Failed>> {
+        let Ending { lost, term_end } = ending;
+        let callbacks = [("on_elected", &mut self.elected), ("on_lost", lost), ("on_term_end", term_end)];
+        for (callback, task) in callbacks {
+            if task.is_some() {
+                return Some(poll_fn(|context| poll_over(callback, task, context)).await);
+            }
         }
-        if let Some((callback, task)) = self.ending.first_mut() {
-            let over = outcome(callback, task.await);
-            self.ending.remove(0);
-            return Some(over);
-        }
-        self.term.work_ended().await;
+        term.work_ended().await;
         None
     }
+}
+
+/// Answers how a callback ended, once, or wakes the task when it does.
+fn poll_over(
+    callback: &'static str,
+    task: &mut Option<JoinHandle<Result<(), CallbackError>>>,
+    context: &mut Context<'_>,
+) -> Poll<Result<(), Failed>> {
+    let Some(running) = task else { return Poll::Pending };
+    let over = ready!(Pin::new(running).poll(context));
+    *task = None;
+    Poll::Ready(outcome(callback, over))
 }
 
 /// Calls in a task of its own, so that whatever blocks or panics does it there.

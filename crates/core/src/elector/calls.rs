@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use tokio::sync::oneshot;
 
@@ -17,6 +17,11 @@ pub(crate) struct Calls<T> {
 impl<T> Calls<T> {
     pub(crate) fn new() -> Self {
         Self { under_way: Vec::new() }
+    }
+
+    /// Makes room for one call, which is most often all.
+    pub(crate) fn for_one() -> Self {
+        Self { under_way: Vec::with_capacity(1) }
     }
 
     pub(crate) fn push(&mut self, attempt: Attempt, answer: oneshot::Receiver<T>) {
@@ -38,16 +43,18 @@ impl<T> Calls<T> {
     /// Waits for the next answer: `None` if nothing is under way, no value if the call ended without one. Nothing is
     /// lost if this is dropped.
     pub(crate) async fn next(&mut self) -> Option<(Attempt, Option<T>)> {
-        poll_fn(|context| {
-            for place in 0..self.under_way.len() {
-                if let Poll::Ready(answer) = Pin::new(&mut self.under_way[place].1).poll(context) {
-                    let (attempt, _) = self.under_way.remove(place);
-                    return Poll::Ready(Some((attempt, answer.ok())));
-                }
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Answers as [`next`](Self::next) does, or wakes the task when there is an answer.
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<(Attempt, Option<T>)>> {
+        for place in 0..self.under_way.len() {
+            if let Poll::Ready(answer) = Pin::new(&mut self.under_way[place].1).poll(context) {
+                let (attempt, _) = self.under_way.remove(place);
+                return Poll::Ready(Some((attempt, answer.ok())));
             }
-            if self.under_way.is_empty() { Poll::Ready(None) } else { Poll::Pending }
-        })
-        .await
+        }
+        if self.under_way.is_empty() { Poll::Ready(None) } else { Poll::Pending }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Permission to lead: computed from clocks at every question, and gone for good once it is gone.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use crate::clock::Moment;
 use crate::flaw::{Flaw, flawed};
@@ -20,7 +19,7 @@ pub(crate) struct Permission {
 
 impl Permission {
     pub(crate) fn until(deadline: Moment) -> Self {
-        Self { boot_ns: AtomicU64::new(nanos(deadline.boot)), raw_ns: AtomicU64::new(nanos(deadline.raw)) }
+        Self { boot_ns: AtomicU64::new(deadline.boot_ns()), raw_ns: AtomicU64::new(deadline.raw_ns()) }
     }
 
     /// Tells whether the deadline is ahead on both clocks. Whoever sees it passed ends it, so that no later answer of
@@ -31,8 +30,8 @@ impl Permission {
             return self.boot_ns.load(Ordering::Acquire) != ENDED;
         }
         // A renewal may move one number before the other: either is a deadline that was promised, so any mix is safe.
-        let ahead = nanos(now.boot) < self.boot_ns.load(Ordering::Acquire)
-            && nanos(now.raw) < self.raw_ns.load(Ordering::Acquire);
+        let ahead = now.boot_ns() < self.boot_ns.load(Ordering::Acquire)
+            && now.raw_ns() < self.raw_ns.load(Ordering::Acquire);
         if !ahead && !flawed(Flaw::PermissionWithoutLatch) {
             self.end();
         }
@@ -41,7 +40,7 @@ impl Permission {
 
     /// Moves the deadline ahead; answers `false` if the permission had ended before.
     pub(crate) fn raise(&self, deadline: Moment) -> bool {
-        let (boot, raw) = (nanos(deadline.boot), nanos(deadline.raw));
+        let (boot, raw) = (deadline.boot_ns(), deadline.raw_ns());
         let raised = self.boot_ns.fetch_update(Ordering::AcqRel, Ordering::Acquire, |present| {
             (present != ENDED).then_some(present.max(boot))
         });
@@ -64,27 +63,24 @@ impl Permission {
     pub(crate) fn deadline(&self) -> Option<Moment> {
         let boot = self.boot_ns.load(Ordering::Acquire);
         let raw = self.raw_ns.load(Ordering::Acquire);
-        (boot != ENDED).then(|| Moment { boot: Duration::from_nanos(boot), raw: Duration::from_nanos(raw) })
+        (boot != ENDED).then(|| Moment::from_nanos(boot, raw))
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    // 584 years of uptime fit.
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn at(seconds: u64) -> Moment {
-        Moment { boot: Duration::from_secs(seconds), raw: Duration::from_secs(seconds) }
+        Moment::new(Duration::from_secs(seconds), Duration::from_secs(seconds))
     }
 
     #[test]
     fn it_holds_until_either_clock_says_no() {
         let (boot_late, raw_late) =
-            (Moment { boot: at(10).boot, raw: at(5).raw }, Moment { boot: at(5).boot, raw: at(10).raw });
+            (Moment::new(at(10).boot(), at(5).raw()), Moment::new(at(5).boot(), at(10).raw()));
         for past in [at(10), boot_late, raw_late] {
             let permission = Permission::until(at(10));
             assert!(permission.holds_at(at(9)));

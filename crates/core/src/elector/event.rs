@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
@@ -159,19 +159,35 @@ pub enum EventKind {
 /// Events kept for a listener that does not read.
 const KEPT: usize = 1024;
 
-/// Where an elector's events go.
-#[derive(Debug, Default)]
+/// Where an elector's events go. Takes no memory of its own while nobody listens.
+#[derive(Debug)]
 pub(crate) struct EventLog {
     log: Mutex<Log>,
-    arrived: Notify,
+}
+
+#[derive(Debug)]
+struct Log {
+    next: u64,
+    /// What was not heard yet; the listeners have it. `None` once nothing follows.
+    kept: Option<Weak<Kept>>,
+}
+
+impl Default for EventLog {
+    fn default() -> Self {
+        Self { log: Mutex::new(Log { next: 0, kept: Some(Weak::new()) }) }
+    }
 }
 
 #[derive(Debug, Default)]
-struct Log {
-    kept: VecDeque<Arc<ElectionEvent>>,
-    next: u64,
-    listeners: usize,
-    closed: bool,
+struct Kept {
+    events: Mutex<VecDeque<Arc<ElectionEvent>>>,
+    arrived: Notify,
+}
+
+impl Kept {
+    fn events(&self) -> MutexGuard<'_, VecDeque<Arc<ElectionEvent>>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl EventLog {
@@ -188,28 +204,28 @@ impl EventLog {
         kind: EventKind,
     ) {
         let mut log = self.log();
-        // What goes on behind an elector that has stopped (a release that is repeated) is for the log file.
-        if log.closed {
-            return;
-        }
         let sequence = log.next;
+        // What goes on behind an elector that has stopped (a release that is repeated) is for the log file.
+        let Some(kept) = &log.kept else { return };
+        let kept = kept.upgrade();
         log.next += 1;
-        if log.listeners == 0 {
-            return;
-        }
-        if log.kept.len() == KEPT || (flawed(Flaw::MergedEvents) && !log.kept.is_empty()) {
-            log.kept.pop_front();
+        let Some(kept) = kept else { return };
+        let mut events = kept.events();
+        if events.len() == KEPT || (flawed(Flaw::MergedEvents) && !events.is_empty()) {
+            events.pop_front();
         }
         let event =
             ElectionEvent { election: election.clone(), candidate: candidate.clone(), sequence, at, kind };
-        log.kept.push_back(Arc::new(event));
-        drop(log);
-        self.arrived.notify_waiters();
+        events.push_back(Arc::new(event));
+        drop((events, log));
+        kept.arrived.notify_waiters();
     }
 
     pub(crate) fn close(&self) {
-        self.log().closed = true;
-        self.arrived.notify_waiters();
+        let kept = self.log().kept.take();
+        if let Some(kept) = kept.and_then(|kept| kept.upgrade()) {
+            kept.arrived.notify_waiters();
+        }
     }
 }
 
@@ -225,6 +241,7 @@ pub enum Heard {
 /// A listener's place in the sequence of events.
 pub struct Events {
     board: Arc<Board>,
+    kept: Arc<Kept>,
     next: u64,
 }
 
@@ -238,25 +255,26 @@ impl Events {
     /// Listens from now on.
     pub(crate) fn of(board: &Arc<Board>) -> Self {
         let mut log = board.events.log();
-        log.listeners += 1;
+        let kept = log.kept.as_ref().and_then(Weak::upgrade).unwrap_or_default();
+        if let Some(heard) = &mut log.kept {
+            *heard = Arc::downgrade(&kept);
+        }
         let next = log.next;
         drop(log);
-        Self { board: Arc::clone(board), next }
+        Self { board: Arc::clone(board), kept, next }
     }
 
     /// Waits for the next event; `None` after the elector has stopped and everything was heard.
     pub async fn next(&mut self) -> Option<Heard> {
-        let board = Arc::clone(&self.board);
+        let kept = Arc::clone(&self.kept);
         loop {
             // Registered before looking: an event between the look and the wait wakes us.
-            let mut arrived = std::pin::pin!(board.events.arrived.notified());
+            let mut arrived = std::pin::pin!(kept.arrived.notified());
             arrived.as_mut().enable();
             if let Some(heard) = self.take() {
                 return Some(heard);
             }
-            if board.events.log().closed {
-                return None;
-            }
+            self.board.events.log().kept.as_ref()?;
             arrived.await;
         }
     }
@@ -268,26 +286,17 @@ impl Events {
 
     fn take(&mut self) -> Option<Heard> {
         let log = self.board.events.log();
-        let first = log.next - log.kept.len() as u64;
+        let events = self.kept.events();
+        let first = log.next - events.len() as u64;
         if self.next < first {
             let missed = first - self.next;
             self.next = first;
             return Some(Heard::Missed(missed));
         }
         let index = usize::try_from(self.next - first).unwrap_or(usize::MAX);
-        let event = log.kept.get(index).cloned()?;
+        let event = events.get(index).cloned()?;
         self.next += 1;
         Some(Heard::Event(event))
-    }
-}
-
-impl Drop for Events {
-    fn drop(&mut self) {
-        let mut log = self.board.events.log();
-        log.listeners -= 1;
-        if log.listeners == 0 {
-            log.kept.clear();
-        }
     }
 }
 
@@ -329,6 +338,6 @@ mod tests {
         let board = Board::for_tests();
         drop(Events::of(&board));
         publish(&board.events, 10);
-        assert!(board.events.log().kept.is_empty());
+        assert!(board.events.log().kept.as_ref().unwrap().upgrade().is_none());
     }
 }

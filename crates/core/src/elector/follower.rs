@@ -142,7 +142,7 @@ impl Worker {
                         continue;
                     }
                     let spent = bidding.is_spent(&record);
-                    if matches!(self.limit, Limit::Try) && !spent {
+                    if matches!(self.callbacks.limit, Limit::Try) && !spent {
                         return self.withdraw(bidding).await;
                     }
                     let woken = if spent {
@@ -159,7 +159,7 @@ impl Worker {
                 }
                 Outcome::Failed(error) => {
                     // A definite error is an answer, too, for whoever tries once.
-                    let answered = error.kind().is_definite() && matches!(self.limit, Limit::Try);
+                    let answered = error.kind().is_definite() && matches!(self.callbacks.limit, Limit::Try);
                     self.bid_failed(error);
                     if answered {
                         return self.withdraw(bidding).await;
@@ -190,7 +190,7 @@ impl Worker {
     }
 
     fn limit_moment(&self) -> Option<Moment> {
-        match self.limit {
+        match self.callbacks.limit {
             Limit::Never => None,
             Limit::Until(moment) => Some(moment),
             // Time for a first answer and, if that is lost, for a second.
@@ -215,7 +215,7 @@ impl Worker {
     async fn bid(&mut self, bidding: &mut Bidding, limit: Option<Moment>) -> Option<Outcome> {
         // Before the bid: a change between its answer and the watch would go unnoticed.
         if self.changes.is_none() {
-            self.changes = self.shared.store.watch(std::slice::from_ref(&self.election));
+            self.changes = self.shared.store.watch(std::slice::from_ref(&self.board.election));
         }
         // Calls may hang for ever: once a ttl one more is sent all the same, or a store that came back would not be noticed.
         // None is forgotten while the bid lives: an answer that nobody waits for gives its lease back, and that may be the
@@ -241,7 +241,7 @@ impl Worker {
                 }
                 () = clock.sleep_until(give_up.by_boot()) => {
                     let store = self.shared.store.guarantees().store;
-                    let message = format!("no answer for election {:?} in time", self.election.as_str());
+                    let message = format!("no answer for election {:?} in time", self.board.election.as_str());
                     return Some(Outcome::Failed(StoreError::new(ErrorKind::Timeout, store, "acquire", message)));
                 }
                 () = clock.sleep_until(limit.unwrap_or(Moment::FAR)), if limit.is_some() => return None,
@@ -266,7 +266,7 @@ impl Worker {
         };
         // Before anything leaves: trust starts at the send.
         let at = shared.clock.now();
-        let (store, election) = (Arc::clone(&shared.store), self.election.clone());
+        let (store, election) = (Arc::clone(&shared.store), self.board.election.clone());
         let (late_shared, board, timing) =
             (Arc::clone(shared), Arc::clone(&self.board), Arc::clone(&self.timing));
         let led = Arc::clone(&bidding.led);
@@ -312,7 +312,7 @@ impl Worker {
     }
 
     fn bid_failed(&self, error: StoreError) {
-        tracing::warn!(election = %self.election, %error, "bid failed");
+        tracing::warn!(election = %self.board.election, %error, "bid failed");
         self.store_failed(&error);
         self.publish(EventKind::BidFailed { error });
     }
@@ -332,7 +332,7 @@ impl Worker {
         // A store that lost data may grant a number that the resource has seen already.
         let fresh = (token > bidding.floor && token > self.seen) || flawed(Flaw::OldTokenLed);
         if !fresh {
-            tracing::warn!(election = %self.election, %token, seen = %self.seen, "granted an old token");
+            tracing::warn!(election = %self.board.election, %token, seen = %self.seen, "granted an old token");
         }
         if fresh && (self.is_ahead(&renewer) || self.renew_once(&mut renewer).await) {
             // Set once per bid: this is the only place, and the bid goes with it.
@@ -446,7 +446,7 @@ impl Worker {
         let now = self.shared.clock.now();
         let jitter = self.shared.random.up_to(JITTER.min(self.timing.retry_interval));
         let opens = record.opens_in.map(|opens_in| now.plus(opens_in.max(PAUSE)).plus(jitter));
-        let look = match self.wake {
+        let look = match self.shared.wake {
             Wake::Push if self.changes.is_some() => None,
             Wake::Push => Some(self.timing.retry_interval),
             // A store that names no interval is not asked without a break.
@@ -475,7 +475,7 @@ impl Worker {
             return None;
         }
         let (shared, board) = (Arc::clone(&self.shared), Arc::clone(&self.board));
-        let (timing, election) = (Arc::clone(&self.timing), self.election.clone());
+        let (timing, election) = (Arc::clone(&self.timing), self.board.election.clone());
         Some(tokio::spawn(async move {
             // An attempt that hangs must not keep us from looking for what another one won; its own answer is taken in
             // `late_acquisition` then.

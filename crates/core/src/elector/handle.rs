@@ -1,20 +1,20 @@
 //! The remote control of an elector.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::{Future, poll_fn};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
 use super::event::{EventLog, Events};
 use super::leadership::Permit;
-use super::status::{ElectionStatus, ElectorState, Health, StatusCell, Statuses};
+use super::status::{ElectionStatus, ElectorState, Health, Present, StatusCell, Statuses};
 use crate::clock::Clock;
-use crate::name::CandidateId;
+use crate::name::{CandidateId, ElectionName};
 use crate::store::StoreError;
 
 /// Why a leader's command was refused.
@@ -66,69 +66,113 @@ pub(crate) enum Command {
 /// hundred thousand of them.
 #[derive(Default)]
 pub(crate) struct Mailbox {
-    waiting: Mutex<VecDeque<Command>>,
-    closed: AtomicBool,
-    arrived: Notify,
+    mail: Mutex<Mail>,
+}
+
+#[derive(Default)]
+struct Mail {
+    /// There is none most of the time.
+    unread: Option<Box<Letter>>,
+    /// Nobody will ever read.
+    closed: bool,
+    /// The loop, if it waits; nobody else reads.
+    reader: Option<Waker>,
+}
+
+struct Letter {
+    command: Command,
+    next: Option<Box<Letter>>,
 }
 
 impl Mailbox {
     /// Leaves a command; gives it back if nobody will ever read it.
     fn send(&self, command: Command) -> Result<(), Command> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         // Under the lock that closing takes: a command is either read or refused.
-        if self.closed.load(Ordering::Acquire) {
+        let mut mail = self.mail();
+        if mail.closed {
             return Err(command);
         }
-        waiting.push_back(command);
-        drop(waiting);
-        self.arrived.notify_one();
+        let mut end = &mut mail.unread;
+        while let Some(letter) = end {
+            end = &mut letter.next;
+        }
+        *end = Some(Box::new(Letter { command, next: None }));
+        let reader = mail.reader.take();
+        drop(mail);
+        if let Some(reader) = reader {
+            reader.wake();
+        }
         Ok(())
     }
 
     /// Waits for the next command. Nothing is lost if this is dropped.
     pub(crate) async fn recv(&self) -> Command {
-        loop {
-            let next = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            match next {
-                Some(command) => return command,
-                None => self.arrived.notified().await,
-            }
+        poll_fn(|context| self.poll_next(context)).await
+    }
+
+    /// Answers the next command, or wakes the task when there is one.
+    pub(crate) fn poll_next(&self, context: &mut Context<'_>) -> Poll<Command> {
+        let mut mail = self.mail();
+        if let Some(letter) = mail.unread.take() {
+            mail.unread = letter.next;
+            return Poll::Ready(letter.command);
         }
+        if mail.reader.as_ref().is_none_or(|reader| !reader.will_wake(context.waker())) {
+            let before = mail.reader.replace(context.waker().clone());
+            // The lock is given back first: the last waker of a task may drop the task.
+            drop(mail);
+            drop(before);
+        }
+        Poll::Pending
     }
 
     /// Whoever waits for a reply hears that the elector has stopped, because the reply is dropped.
     pub(crate) fn close(&self) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        self.closed.store(true, Ordering::Release);
-        waiting.clear();
+        let mut mail = self.mail();
+        mail.closed = true;
+        let unread = mail.unread.take();
+        drop(mail);
+        drop(unread);
     }
+
+    fn mail(&self) -> MutexGuard<'_, Mail> {
+        self.mail.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who takes part, and by which clock: the same for all elections of a candidate.
+pub(crate) struct Machine {
+    pub(crate) candidate: CandidateId,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// Where the loop leaves what its handles ask without waiting for it.
 pub(crate) struct Board {
+    pub(crate) election: ElectionName,
+    pub(crate) machine: Arc<Machine>,
     pub(crate) status: StatusCell,
     pub(crate) events: EventLog,
     pub(crate) commands: Mailbox,
-    pub(crate) clock: Arc<dyn Clock>,
-    permit: Mutex<Option<Permit>>,
     runtime: Handle,
-    /// What the store said last, if it was not an outcome.
-    pub(crate) failure: Mutex<Option<StoreError>>,
+    /// Handles that keep the elector running.
+    keepers: AtomicU32,
+    detached: AtomicBool,
     stop_asked: AtomicBool,
     /// Leads once, until the last clone of the leadership is dropped.
     once: bool,
 }
 
 impl Board {
-    pub(crate) fn new(status: ElectionStatus, clock: Arc<dyn Clock>, runtime: Handle, once: bool) -> Self {
+    pub(crate) fn new(election: ElectionName, machine: Arc<Machine>, runtime: Handle, once: bool) -> Self {
         Self {
-            status: StatusCell::new(status),
+            election,
+            status: StatusCell::new(Present::new(machine.clock.now())),
+            machine,
             events: EventLog::default(),
             commands: Mailbox::default(),
-            clock,
-            permit: Mutex::new(None),
             runtime,
-            failure: Mutex::new(None),
+            keepers: AtomicU32::new(0),
+            detached: AtomicBool::new(false),
             stop_asked: AtomicBool::new(false),
             once,
         }
@@ -136,24 +180,14 @@ impl Board {
 
     #[cfg(test)]
     pub(crate) fn for_tests() -> Arc<Self> {
-        let name = |name: &str| name.to_owned();
-        let status = ElectionStatus {
-            election: name("e").try_into().expect("a name"),
-            candidate: name("c").try_into().expect("a name"),
-            state: ElectorState::Following,
-            leader: None,
-            token: crate::token::FencingToken::ZERO,
-            attempts: 0,
-            terms: 0,
-            renewals: 0,
-            renew_total: 0,
-            last_answer: None,
-            last_error: None,
-            failed_callback: None,
-            next_turn: crate::clock::Moment::default(),
-            overrun: false,
-        };
-        Arc::new(Self::new(status, Arc::new(crate::clock::SystemClock), Handle::current(), false))
+        let candidate = CandidateId::new("c").unwrap();
+        let machine = Arc::new(Machine { candidate, clock: Arc::new(crate::clock::SystemClock) });
+        Arc::new(Self::new(ElectionName::new("e").unwrap(), machine, Handle::current(), false))
+    }
+
+    /// Returns the latest status.
+    pub(crate) fn status(&self) -> ElectionStatus {
+        self.status.look().of(&self.election, &self.machine.candidate)
     }
 
     fn ask_to_stop(&self) {
@@ -161,51 +195,53 @@ impl Board {
         // A loop that is gone has stopped already.
         drop(self.commands.send(Command::Stop));
     }
-
-    /// Shows the permit of a term that begins; that of the term before has ended for good.
-    pub(crate) fn set_permit(&self, permit: Permit) {
-        *self.permit.lock().unwrap_or_else(PoisonError::into_inner) = Some(permit);
-    }
 }
 
 /// The remote control of a running elector. When the last clone is dropped, the elector stops, unless it was
 /// [detached](Self::detach).
-#[derive(Clone)]
 #[must_use = "dropping the handle stops the elector: keep it, or detach it"]
 pub struct ElectorHandle {
     board: Arc<Board>,
-    stop_on_drop: Option<Arc<StopOnDrop>>,
+    keeps_running: bool,
 }
 
-/// Only asks the loop to stop; the loop does it.
-struct StopOnDrop {
-    board: Arc<Board>,
-    detached: AtomicBool,
+impl Clone for ElectorHandle {
+    fn clone(&self) -> Self {
+        if self.keeps_running { Self::new(Arc::clone(&self.board)) } else { self.observer() }
+    }
 }
 
-impl Drop for StopOnDrop {
+impl Drop for ElectorHandle {
     fn drop(&mut self) {
-        if !self.detached.load(Ordering::Acquire) {
+        let last = self.keeps_running && self.board.keepers.fetch_sub(1, Ordering::AcqRel) == 1;
+        if last && !self.board.detached.load(Ordering::Acquire) {
+            // Only asks the loop; the loop does it.
             self.board.ask_to_stop();
         }
     }
 }
 
 impl ElectorHandle {
+    /// Makes a handle that keeps the elector running.
     pub(crate) fn new(board: Arc<Board>) -> Self {
-        let stop = StopOnDrop { board: Arc::clone(&board), detached: AtomicBool::new(false) };
-        Self { board, stop_on_drop: Some(Arc::new(stop)) }
+        board.keepers.fetch_add(1, Ordering::AcqRel);
+        Self { board, keeps_running: true }
+    }
+
+    /// Makes a handle that does not keep the elector running.
+    pub(crate) fn watching(board: Arc<Board>) -> Self {
+        Self { board, keeps_running: false }
     }
 
     /// Returns a handle that does not keep the elector running.
     pub fn observer(&self) -> Self {
-        Self { board: Arc::clone(&self.board), stop_on_drop: None }
+        Self::watching(Arc::clone(&self.board))
     }
 
     /// Lets the elector run on when its handles are dropped, for as long as its runtime runs.
     pub fn detach(&self) {
-        if let Some(stop) = &self.stop_on_drop {
-            stop.detached.store(true, Ordering::Release);
+        if self.keeps_running {
+            self.board.detached.store(true, Ordering::Release);
         }
     }
 
@@ -214,13 +250,12 @@ impl ElectorHandle {
         if self.board.stop_asked.load(Ordering::Acquire) {
             return true;
         }
-        let permit = self.board.permit.lock().unwrap_or_else(PoisonError::into_inner);
-        self.board.once && permit.as_ref().is_some_and(Permit::is_let_go)
+        self.board.once && self.board.status.look().permit.as_ref().is_some_and(Permit::is_let_go)
     }
 
     /// Returns what the store said last, if it was not an outcome.
     pub(crate) fn failure(&self) -> Option<StoreError> {
-        self.board.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.board.status.look().failure.as_deref().cloned()
     }
 
     /// Waits until the elector has stopped.
@@ -234,14 +269,13 @@ impl ElectorHandle {
     /// [`Leadership::is_leader`](super::Leadership::is_leader).
     #[must_use]
     pub fn is_leader(&self) -> bool {
-        let permit = self.board.permit.lock().unwrap_or_else(PoisonError::into_inner);
-        permit.as_ref().is_some_and(Permit::is_leader)
+        self.board.status.look().permit.as_ref().is_some_and(Permit::is_leader)
     }
 
     /// Returns the latest status, without asking the store.
     #[must_use]
     pub fn status(&self) -> ElectionStatus {
-        self.board.status.look().clone()
+        self.board.status()
     }
 
     /// Returns the latest status as something to wait on.
@@ -273,7 +307,7 @@ impl ElectorHandle {
     /// Judges whether the elector does its job: unhealthy if its loop or the store is silent for longer than `limit`.
     #[must_use]
     pub fn health(&self, limit: Duration) -> Health {
-        self.board.status.look().health(self.board.clock.now(), limit)
+        self.status().health(self.board.machine.clock.now(), limit)
     }
 
     /// Ends the present term; somebody else may lead. Completes when the work has stopped and the release went out.
@@ -326,6 +360,42 @@ impl ElectorHandle {
 
 impl fmt::Debug for ElectorHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ElectorHandle({:?})", *self.board.status.look())
+        write!(f, "ElectorHandle({:?})", self.status())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn commands_are_read_in_their_order_and_refused_once_nobody_reads() {
+        let mailbox = Mailbox::default();
+        assert!(mailbox.recv().now_or_never().is_none());
+        for seconds in [1, 2, 3] {
+            let (reply, _) = oneshot::channel();
+            let pause = Some(Duration::from_secs(seconds));
+            assert!(mailbox.send(Command::Resign { pause, reply }).is_ok());
+        }
+        for seconds in [1, 2] {
+            let read = mailbox.recv().now_or_never();
+            let pause = Some(Duration::from_secs(seconds));
+            assert!(matches!(read, Some(Command::Resign { pause: read, .. }) if read == pause));
+        }
+        mailbox.close();
+        assert!(mailbox.recv().now_or_never().is_none());
+        assert!(mailbox.send(Command::Stop).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_command_wakes_whoever_waits_for_it() {
+        let mailbox = Arc::new(Mailbox::default());
+        let waiting = Arc::clone(&mailbox);
+        let reader = tokio::spawn(async move { waiting.recv().await });
+        tokio::task::yield_now().await;
+        assert!(mailbox.send(Command::Stop).is_ok());
+        assert!(matches!(reader.await, Ok(Command::Stop)));
     }
 }

@@ -1,12 +1,14 @@
 //! Leading: holding the lease while there is permission, and ending the term in order.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use tokio::sync::oneshot;
 
-use super::callbacks::{Failed, Work};
+use super::alarm::Alarm;
+use super::callbacks::{Ending, Failed, Work};
 use super::handle::{Command, CommandError, Finish};
 use super::leadership::{Permit, TermState};
 use super::release::Releasing;
@@ -14,7 +16,6 @@ use super::renewer::{Renewer, Step};
 use super::settings::{OnElectedFailure, OnOverrun};
 use super::{ElectorState, EndReason, EventKind, Worker};
 use crate::clock::Moment;
-use crate::elections::Shared;
 use crate::flaw::{Flaw, flawed};
 use crate::name::RequestId;
 use crate::store::{Action, Answer, Answered, Change, Changes, ControlRequest, LeaseRecord, Next, Wake};
@@ -24,6 +25,7 @@ pub(crate) struct Reign {
     pub(crate) term: Arc<TermState>,
     pub(crate) renewer: Renewer,
     work: Work,
+    alarm: Alarm,
     began: Moment,
     /// Whoever asked for the end of the term and wants to hear of it.
     asked: Option<oneshot::Sender<Result<(), CommandError>>>,
@@ -31,14 +33,12 @@ pub(crate) struct Reign {
     finish: Option<Box<Finish>>,
     /// The last operator's request that was taken up.
     request: Option<RequestId>,
-    shared: Arc<Shared>,
 }
 
 impl Drop for Reign {
     fn drop(&mut self) {
         // Also when the loop is dropped with its runtime: no permission outlives whoever renews it.
         self.term.cancel();
-        self.shared.renewals().leader_removed();
     }
 }
 
@@ -46,19 +46,11 @@ impl Worker {
     /// Begins a term: from here on there is permission.
     pub(crate) fn begin_term(&mut self, renewer: Renewer, attempts: u32) -> Reign {
         let lease = &renewer.lease;
-        let term = TermState::new(
-            Arc::clone(&self.shared.clock),
-            self.election.clone(),
-            self.shared.candidate.clone(),
-            lease.token,
-            attempts,
-            lease.previous.clone(),
-            renewer.deadline(),
-        );
+        let term = TermState::new(Arc::clone(&self.shared.clock), lease, attempts, renewer.deadline());
         let token = lease.token;
-        // Before the status: whoever reads there that it leads may ask for permission at once.
-        self.board.set_permit(Permit::of(&term));
         self.board.status.change(|status| {
+            // That of the term before has ended for good.
+            status.permit = Some(Permit::of(&term));
             status.state = ElectorState::Leading;
             status.failed_callback = None;
             status.leader = Some(self.shared.candidate.clone());
@@ -68,50 +60,60 @@ impl Worker {
             status.renewals = lease.renew_count;
             status.renew_total = lease.renew_total;
         });
-        tracing::info!(election = %self.election, candidate = %self.shared.candidate, %token, attempts, "elected");
+        tracing::info!(election = %self.board.election, candidate = %self.shared.candidate, %token, attempts, "elected");
+        self.leads = true;
         self.shared.renewals().leader_added();
         // Told first, called second: whoever works may count on having been announced.
         self.publish(EventKind::Elected { token, attempts });
         let work = Work::begin(&self.callbacks, &term);
-        let (began, shared) = (self.shared.clock.now(), Arc::clone(&self.shared));
-        Reign { term, renewer, work, began, asked: None, finish: None, request: None, shared }
+        let began = self.shared.clock.now();
+        Reign {
+            term,
+            renewer,
+            work,
+            alarm: Alarm::default(),
+            began,
+            asked: None,
+            finish: None,
+            request: None,
+        }
     }
 
     /// Leads until there is a reason not to.
-    pub(crate) async fn hold(&mut self, reign: &mut Reign) -> EndReason {
-        let clock = Arc::clone(&self.shared.clock);
+    pub(crate) fn hold(&mut self, reign: &mut Reign) -> impl Future<Output = EndReason> {
+        poll_fn(|context| self.poll_hold(reign, context))
+    }
+
+    /// Takes what comes, the safety branch first, until everything waits. By hand, and with one alarm for the deadline
+    /// and the next renewal, because this is where a hundred thousand electors of a process stand.
+    fn poll_hold(&mut self, reign: &mut Reign, context: &mut Context<'_>) -> Poll<EndReason> {
         loop {
             let deadline = reign.renewer.deadline();
             self.turn(deadline);
-            // The safety branch first. Nothing is awaited inside a branch: the deadline is never deaf.
-            tokio::select! {
-                biased;
-                () = clock.sleep_until(deadline), if !flawed(Flaw::PermissionWithoutLatch) => {
-                    return EndReason::DeadlinePassed;
-                }
-                command = self.board.commands.recv() => {
-                    if let Some(reason) = self.obey_as_leader(command, reign) {
-                        return reason;
-                    }
-                }
-                over = reign.work.elected_over() => {
-                    if let Some(reason) = self.elected_over(over, reign) {
-                        return reason;
-                    }
-                }
-                () = reign.term.work_ended(), if self.callbacks.ends_with_last_drop => {
-                    return EndReason::WorkEnded;
-                }
-                change = next_change(&mut self.changes) => {
-                    if let Some(reason) = self.look_at(change, reign) {
-                        return reason;
-                    }
-                }
-                step = reign.renewer.step(&self.shared) => {
-                    if let Some(reason) = self.took_step(step, reign) {
-                        return reason;
-                    }
-                }
+            let until = if flawed(Flaw::PermissionWithoutLatch) { Moment::FAR } else { deadline };
+            let next = until.earlier_of(reign.renewer.next_turn());
+            let woken = reign.alarm.poll(next, self.shared.clock.as_ref(), context).is_ready();
+            if woken && until.has_passed(self.shared.clock.now()) {
+                return Poll::Ready(EndReason::DeadlinePassed);
+            }
+            let reason = if let Poll::Ready(command) = self.board.commands.poll_next(context) {
+                self.obey_as_leader(command, reign)
+            } else if let Poll::Ready(over) = reign.work.poll_elected_over(context) {
+                self.elected_over(over, reign)
+            } else if self.callbacks.ends_with_last_drop && reign.term.poll_work_ended(context).is_ready() {
+                Some(EndReason::WorkEnded)
+            } else if let Poll::Ready(change) = poll_change(&mut self.changes, context) {
+                self.look_at(change, reign)
+            } else if let Poll::Ready(step) = reign.renewer.poll_step(woken, &self.shared, context) {
+                self.took_step(step, reign)
+            } else if woken || next != until.earlier_of(reign.renewer.next_turn()) {
+                // Something was sent or given up: the alarm is to be set anew.
+                None
+            } else {
+                return Poll::Pending;
+            };
+            if let Some(reason) = reason {
+                return Poll::Ready(reason);
             }
         }
     }
@@ -162,9 +164,9 @@ impl Worker {
     }
 
     fn callback_failed(&self, failed: Failed, reign: &Reign) {
+        self.board.status.change(|status| status.failed_callback = Some(Box::new(failed.clone())));
         let (token, Failed { callback, error }) = (reign.term.token, failed);
-        tracing::error!(election = %self.election, %token, callback, error, "callback failed");
-        self.board.status.change(|status| status.failed_callback = Some(format!("{callback}: {error}")));
+        tracing::error!(election = %self.board.election, %token, callback, error, "callback failed");
         self.publish(EventKind::CallbackFailed { token, callback, error });
     }
 
@@ -223,21 +225,21 @@ impl Worker {
         });
         // Powers of two only: a term of a week renews sixty thousand times.
         if count.is_power_of_two() {
-            tracing::debug!(election = %self.election, token = %lease.token, count, "renewed");
+            tracing::debug!(election = %self.board.election, token = %lease.token, count, "renewed");
         }
     }
 
     fn renew_failed(&self, error: crate::store::StoreError, reign: &Reign) {
         self.store_failed(&error);
         let (token, left) = (reign.term.token, reign.renewer.deadline().time_until(self.shared.clock.now()));
-        tracing::warn!(election = %self.election, %token, %error, ?left, "renewal failed");
+        tracing::warn!(election = %self.board.election, %token, %error, ?left, "renewal failed");
         self.publish(EventKind::RenewFailed { token, error, left });
     }
 
     fn lost(&mut self, cloned: bool, record: Option<&LeaseRecord>, reign: &Reign) {
         self.store_answered();
         if cloned {
-            tracing::error!(election = %self.election, token = %reign.term.token, "somebody else renews this lease");
+            tracing::error!(election = %self.board.election, token = %reign.term.token, "somebody else renews this lease");
             self.publish(EventKind::IdentityShared { token: reign.term.token });
         }
         if let Some(record) = record {
@@ -259,7 +261,8 @@ impl Worker {
             }
             Action::HandOff { to } if *to == self.shared.candidate => {
                 let why = format!("{to} leads already");
-                reign.renewer.answer = Some(Answered { id: request.id, answer: Answer::Refused(why) });
+                reign.renewer.answer =
+                    Some(Box::new(Answered { id: request.id, answer: Answer::Refused(why) }));
                 reign.renewer.look_soon(self.shared.clock.now());
                 return None;
             }
@@ -274,11 +277,11 @@ impl Worker {
     pub(crate) async fn end_term(&mut self, mut reign: Reign, reason: EndReason) {
         reign.term.cancel();
         self.board.status.change(|status| status.state = ElectorState::Draining);
-        reign.work.end(&self.callbacks, &reason);
+        let mut ending = Ending::begin(&self.callbacks, &reason);
         if flawed(Flaw::ReleaseBeforeDrain) {
             self.release(&mut reign, &reason).await;
         }
-        let may_hold_lease = self.drain(&mut reign, &reason).await;
+        let may_hold_lease = self.drain(&mut reign, &mut ending, &reason).await;
         self.count_short_term(&reign, &reason);
         let token = reign.term.token;
         self.seen = self.seen.max(token);
@@ -289,7 +292,7 @@ impl Worker {
                 status.leader = None;
             }
         });
-        tracing::info!(election = %self.election, candidate = %self.shared.candidate, %token, %reason, "term ended");
+        tracing::info!(election = %self.board.election, candidate = %self.shared.candidate, %token, %reason, "term ended");
         self.publish(EventKind::TermEnded { token, reason: reason.clone() });
         if may_hold_lease {
             self.release(&mut reign, &reason).await;
@@ -298,11 +301,19 @@ impl Worker {
             // What was lost meanwhile was not given to anybody. Whoever asked may be gone.
             drop(asked.send(if may_hold_lease { Ok(()) } else { Err(CommandError::NotLeading) }));
         }
+        self.leads_no_more();
+    }
+
+    /// Others do not wait for this leader's company any more.
+    pub(crate) fn leads_no_more(&mut self) {
+        if std::mem::take(&mut self.leads) {
+            self.shared.renewals().leader_removed();
+        }
     }
 
     /// Waits until all work has ended, and keeps the lease meanwhile: letting it expire under running work would make
     /// the overlap that the lease is there to prevent. Answers whether the lease may still be ours.
-    async fn drain(&mut self, reign: &mut Reign, reason: &EndReason) -> bool {
+    async fn drain(&mut self, reign: &mut Reign, ending: &mut Ending, reason: &EndReason) -> bool {
         let clock = Arc::clone(&self.shared.clock);
         let now = clock.now();
         let kill_at = match reason {
@@ -324,7 +335,7 @@ impl Worker {
             self.turn(if keep_lease { next.earlier_of(reign.renewer.next_turn()) } else { next });
             tokio::select! {
                 biased;
-                over = reign.work.drained() => match over {
+                over = reign.work.drained(ending, &reign.term) => match over {
                     None => return keep_lease,
                     Some(Ok(())) => {}
                     Some(Err(failed)) => self.callback_failed(failed, reign),
@@ -371,11 +382,11 @@ impl Worker {
         let Some(request) = request.filter(|request| reign.request != Some(request.id)) else { return };
         reign.request = Some(request.id);
         let why = format!("the term ends already: {reason}");
-        reign.renewer.answer = Some(Answered { id: request.id, answer: Answer::Refused(why) });
+        reign.renewer.answer = Some(Box::new(Answered { id: request.id, answer: Answer::Refused(why) }));
     }
 
     fn overran(&self, reign: &Reign) {
-        tracing::error!(election = %self.election, token = %reign.term.token, "work of an ended term still runs");
+        tracing::error!(election = %self.board.election, token = %reign.term.token, "work of an ended term still runs");
         self.board.status.change(|status| status.overrun = true);
         self.publish(EventKind::Overrun { token: reign.term.token });
     }
@@ -414,7 +425,7 @@ impl Worker {
             open: reign.renewer.open_attempts(),
             next,
             succeeded: finish.succeeded || (self.callbacks.ends_term && *reason == EndReason::WorkEnded),
-            answer: reign.renewer.answer.take().or(done),
+            answer: reign.renewer.answer.take().map(|answer| *answer).or(done),
             until: reign.renewer.surely_over(),
         };
         releasing.send().await;
@@ -422,7 +433,7 @@ impl Worker {
 
     /// How long the others leave a handed-off election to its successor: until it must have noticed.
     fn successor_window(&self) -> Duration {
-        let notice = match self.wake {
+        let notice = match self.shared.wake {
             Wake::Push => self.timing.retry_interval,
             Wake::Look(interval) => interval.max(self.timing.retry_interval).saturating_mul(2),
         };
@@ -443,7 +454,7 @@ impl Worker {
             // At most a ttl: if everybody flaps, nobody leads all that time.
             let wait = self.timing.retry_interval.saturating_mul(1 << doublings).min(self.timing.ttl);
             let wait = wait + self.shared.random.up_to(wait / 2);
-            tracing::warn!(election = %self.election, terms = self.short_terms, ?wait, "flapping");
+            tracing::warn!(election = %self.board.election, terms = self.short_terms, ?wait, "flapping");
             self.publish(EventKind::Flapping { terms: self.short_terms, wait });
             self.rest_for(wait);
         }
@@ -455,12 +466,14 @@ const FLAPPING: u32 = 3;
 
 /// Waits for the next change; never completes without a watch. A watch that ended reports one gap.
 pub(crate) async fn next_change(changes: &mut Option<Changes>) -> Option<Change> {
-    let Some(stream) = changes else {
-        return std::future::pending().await;
-    };
-    let change = stream.next().await;
+    poll_fn(|context| poll_change(changes, context)).await
+}
+
+fn poll_change(changes: &mut Option<Changes>, context: &mut Context<'_>) -> Poll<Option<Change>> {
+    let Some(stream) = changes else { return Poll::Pending };
+    let change = ready!(stream.as_mut().poll_next(context));
     if change.is_none() {
         *changes = None;
     }
-    change
+    Poll::Ready(change)
 }

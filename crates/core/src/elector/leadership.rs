@@ -1,17 +1,19 @@
 //! What the leader holds: permission, token, cancellation, and the count of its work.
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use tokio::sync::Notify;
 
 use super::deadline::Permission;
 use crate::clock::{Clock, Moment};
-use crate::name::{CandidateId, ElectionName};
-use crate::store::Term;
+use crate::name::ElectionName;
+use crate::store::{Lease, Term};
 use crate::token::FencingToken;
 
 /// The shortest time between two runs of [`Leadership::every`].
@@ -31,40 +33,35 @@ pub struct NotLeader {
 #[derive(Debug)]
 pub(crate) struct TermState {
     pub(crate) election: ElectionName,
-    pub(crate) candidate: CandidateId,
     pub(crate) token: FencingToken,
     pub(crate) attempts: u32,
     pub(crate) previous: Option<Arc<Term>>,
+    /// The term before this one was this candidate's own.
+    previous_is_own: bool,
     pub(crate) permission: Permission,
     pub(crate) clock: Arc<dyn Clock>,
     cancelled: AtomicBool,
     cancelling: Notify,
     work: AtomicUsize,
-    work_ended: Notify,
+    /// The elector's loop, if it waits for the end of the work; nobody else does.
+    work_ended: AtomicWaker,
 }
 
 impl TermState {
-    pub(crate) fn new(
-        clock: Arc<dyn Clock>,
-        election: ElectionName,
-        candidate: CandidateId,
-        token: FencingToken,
-        attempts: u32,
-        previous: Option<Arc<Term>>,
-        deadline: Moment,
-    ) -> Arc<Self> {
+    pub(crate) fn new(clock: Arc<dyn Clock>, lease: &Lease, attempts: u32, deadline: Moment) -> Arc<Self> {
+        let previous = lease.previous.clone();
         Arc::new(Self {
-            election,
-            candidate,
-            token,
+            election: lease.election.clone(),
+            token: lease.token,
             attempts,
+            previous_is_own: previous.as_ref().is_some_and(|previous| previous.candidate == lease.candidate),
             previous,
             permission: Permission::until(deadline),
             clock,
             cancelled: AtomicBool::new(false),
             cancelling: Notify::new(),
             work: AtomicUsize::new(0),
-            work_ended: Notify::new(),
+            work_ended: AtomicWaker::new(),
         })
     }
 
@@ -86,14 +83,14 @@ impl TermState {
 
     /// Waits until no clone of the leadership is left.
     pub(crate) async fn work_ended(&self) {
-        loop {
-            let mut ended = std::pin::pin!(self.work_ended.notified());
-            ended.as_mut().enable();
-            if self.work.load(Ordering::Acquire) == 0 {
-                return;
-            }
-            ended.await;
-        }
+        poll_fn(|context| self.poll_work_ended(context)).await;
+    }
+
+    /// Answers whether no clone of the leadership is left, or wakes the task when there is none.
+    pub(crate) fn poll_work_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        // Registered before looking, so that an end in between is not missed.
+        self.work_ended.register(context.waker());
+        if self.work.load(Ordering::Acquire) == 0 { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 
@@ -175,9 +172,7 @@ impl Leadership {
     /// term may be stale. Unknown counts as yes.
     #[must_use]
     pub fn others_led_since(&self, token: FencingToken) -> bool {
-        !self
-            .previous()
-            .is_some_and(|previous| previous.token == token && previous.candidate == self.term.candidate)
+        !(self.term.previous_is_own && self.previous().is_some_and(|previous| previous.token == token))
     }
 
     /// Returns something to ask for permission that does not count as work.
@@ -227,7 +222,7 @@ impl Drop for Leadership {
     fn drop(&mut self) {
         // Only tells the elector; whatever has to be done is done there.
         if self.term.work.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.term.work_ended.notify_waiters();
+            self.term.work_ended.wake();
         }
     }
 }

@@ -17,6 +17,7 @@
 //!
 //! The loop stands in `Worker::run`, each state in a file of its own: `follower.rs`, `leader.rs`.
 
+mod alarm;
 mod callbacks;
 mod calls;
 mod deadline;
@@ -45,12 +46,14 @@ pub use leadership::{Leadership, NotLeader, Permit};
 pub use settings::{InvalidSettings, OnElectedFailure, OnOverrun, Profile, Settings, Timing};
 pub use status::{ElectionStatus, ElectorState, ElectorStopped, Health, Statuses};
 
-use callbacks::{Callbacks, Called};
+pub(crate) use callbacks::Callbacks;
+use callbacks::Called;
 use follower::Campaign;
-use handle::{Board, Command};
+use handle::Command;
+pub(crate) use handle::{Board, Machine};
 
 use crate::clock::Moment;
-use crate::elections::{Elections, LeadError, Seat, Shared};
+use crate::elections::{Elections, LeadError, Shared};
 use crate::name::{ElectionName, InvalidName};
 use crate::store::{Changes, LeaseRecord, LeaseStore, StoreError};
 use crate::token::FencingToken;
@@ -98,8 +101,9 @@ pub enum RunError {
 }
 
 /// How long a campaign goes on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Limit {
+    #[default]
     Never,
     /// Until the first definite answer.
     Try,
@@ -191,13 +195,13 @@ impl Elector {
     ///
     /// # Errors
     /// If name or settings break rules, or this candidate takes part already.
-    pub fn start(self) -> Result<ElectorHandle, StartError> {
-        let limit = match self.give_up_after {
+    pub fn start(mut self) -> Result<ElectorHandle, StartError> {
+        self.callbacks.limit = match self.give_up_after {
             None => Limit::Never,
             Some(Duration::ZERO) => Limit::Try,
             Some(wait) => Limit::Until(self.shared.clock.now().plus(wait)),
         };
-        self.start_with(limit, false, None)
+        self.begin()
     }
 
     /// Runs `work` while leading and returns what it returns.
@@ -243,9 +247,10 @@ impl Elector {
             })
         })));
         let slot = Arc::clone(&result);
-        let done = Box::new(move || slot.lock().unwrap_or_else(PoisonError::into_inner).is_some());
+        let done = move || slot.lock().unwrap_or_else(PoisonError::into_inner).is_some();
+        self.callbacks.done = Some(Box::new(done));
         self.shared.wait_for_ending(&self.name).await;
-        let handle = self.start_with(Limit::Never, false, Some(done))?;
+        let handle = self.begin()?;
         let mut statuses = handle.statuses();
         // An error says that it has stopped, too.
         drop(statuses.wait_for(|status| status.state == ElectorState::Stopped).await);
@@ -265,10 +270,12 @@ impl Elector {
             Box::pin(std::future::ready(Ok(())))
         })));
         self.callbacks.ends_with_last_drop = true;
+        self.callbacks.limit = limit;
+        self.callbacks.once = true;
         let name = self.name.clone();
         let shared = Arc::clone(&self.shared);
         shared.wait_for_ending(&name).await;
-        let handle = self.start_with(limit, true, None)?;
+        let handle = self.begin()?;
         match receiver.await {
             Ok(leadership) => {
                 // From here on the leadership keeps the elector running, not this handle.
@@ -282,57 +289,34 @@ impl Elector {
         }
     }
 
-    fn start_with(
-        self,
-        limit: Limit,
-        once: bool,
-        done: Option<Box<dyn Fn() -> bool + Send>>,
-    ) -> Result<ElectorHandle, StartError> {
+    fn begin(self) -> Result<ElectorHandle, StartError> {
         let shared = self.shared;
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let election = ElectionName::new(&self.name)?;
         let timing = shared.timing(&self.settings)?;
-        let seat =
-            Seat::take(&shared, &election).ok_or_else(|| StartError::AlreadyStanding(election.clone()))?;
-        let status = ElectionStatus {
-            election: election.clone(),
-            candidate: shared.candidate.clone(),
-            state: ElectorState::Following,
-            leader: None,
-            token: shared.floor(&election),
-            attempts: 0,
-            terms: 0,
-            renewals: 0,
-            renew_total: 0,
-            last_answer: None,
-            last_error: None,
-            failed_callback: None,
-            next_turn: shared.clock.now(),
-            overrun: false,
-        };
-        let board = Arc::new(Board::new(status, Arc::clone(&shared.clock), runtime.clone(), once));
+        let machine = Arc::clone(&shared.machine);
+        let board = Arc::new(Board::new(election.clone(), machine, runtime.clone(), self.callbacks.once));
+        shared.enter(&election, &board)?;
+        // With the place taken: whoever had it before has raised the floor by now.
+        let seen = shared.floor(&election);
+        board.status.change_quietly(|status| status.token = seen);
         let handle = ElectorHandle::new(Arc::clone(&board));
-        if !shared.enter(&election, handle.observer()) {
-            return Err(StartError::Closing);
-        }
+        let nothing = self.callbacks.is_empty();
+        let callbacks = if nothing { Arc::clone(&shared.nothing) } else { Arc::new(self.callbacks) };
         let worker = Worker {
-            seen: shared.floor(&election),
-            wake: shared.store.guarantees().wake,
+            seen,
             shared,
-            election,
             timing,
             board,
             stopping: false,
+            leads: false,
             changes: None,
-            callbacks: self.callbacks,
-            limit,
-            once,
-            done,
+            callbacks,
             short_terms: 0,
             rest: None,
-            seat: Some(seat),
         };
-        runtime.spawn(Box::new(worker).run());
+        // In a box: a task's own memory comes in steps of 128 bytes.
+        runtime.spawn(Box::pin(worker.run()));
         Ok(handle)
     }
 }
@@ -346,45 +330,43 @@ impl fmt::Debug for Elector {
 /// The loop of one elector and what it remembers between its states.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
-    election: ElectionName,
     timing: Arc<Timing>,
-    wake: crate::store::Wake,
     board: Arc<Board>,
     stopping: bool,
+    /// Counted among the leaders.
+    leads: bool,
     changes: Option<Changes>,
-    callbacks: Callbacks,
-    limit: Limit,
-    once: bool,
-    /// Tells whether what the elector runs for is done.
-    done: Option<Box<dyn Fn() -> bool + Send>>,
+    callbacks: Arc<Callbacks>,
     /// The highest token seen of others, and of own ended terms.
     seen: FencingToken,
     short_terms: u32,
     /// Do not stand again before this long after the end of the term.
     rest: Option<Duration>,
-    seat: Option<Seat>,
 }
 
 impl Worker {
-    async fn run(mut self: Box<Self>) {
-        loop {
-            // Each state in a box of its own: a process may lead a hundred thousand elections, and the room for
-            // campaigning and ending is then taken only while that goes on.
-            match Box::pin(self.campaign()).await {
-                Campaign::Won(mut reign) => {
-                    let reason = self.hold(&mut reign).await;
-                    Box::pin(self.end_term(*reign, reason)).await;
+    #[allow(clippy::manual_async_fn)] // An `async fn` would hold the worker twice.
+    fn run(mut self) -> impl Future<Output = ()> {
+        async move {
+            loop {
+                // Each state in a box of its own: a process may lead a hundred thousand elections, and the room for
+                // campaigning and ending is then taken only while that goes on.
+                match Box::pin(self.campaign()).await {
+                    Campaign::Won(mut reign) => {
+                        let reason = self.hold(&mut reign).await;
+                        Box::pin(self.end_term(*reign, reason)).await;
+                    }
+                    Campaign::Ended => break,
                 }
-                Campaign::Ended => break,
-            }
-            if self.once || self.stopping || self.done.as_ref().is_some_and(|done| done()) {
-                break;
+                if self.stopping || self.callbacks.is_done() {
+                    break;
+                }
             }
         }
     }
 
     fn publish(&self, kind: EventKind) {
-        let (election, candidate) = (&self.election, &self.shared.candidate);
+        let (election, candidate) = (&self.board.election, &self.shared.candidate);
         self.board.events.publish(election, candidate, self.shared.clock.wall(), kind);
     }
 
@@ -397,19 +379,13 @@ impl Worker {
     fn store_answered(&self) {
         let now = self.shared.clock.now();
         self.board.status.change(|status| {
-            status.last_answer = Some(now);
-            status.last_error = None;
+            status.last_answer = now;
+            status.failure = None;
         });
-        self.set_failure(None);
     }
 
     fn store_failed(&self, error: &StoreError) {
-        self.board.status.change(|status| status.last_error = Some(error.to_string()));
-        self.set_failure(Some(error.clone()));
-    }
-
-    fn set_failure(&self, failure: Option<StoreError>) {
-        *self.board.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        self.board.status.change(|status| status.failure = Some(Box::new(error.clone())));
     }
 
     /// Takes in what a record shows about who leads.
@@ -428,7 +404,7 @@ impl Worker {
                 status.leader.clone_from(&leader);
                 status.token = status.token.max(token);
             });
-            tracing::debug!(election = %self.election, ?leader, %token, "leader changed");
+            tracing::debug!(election = %self.board.election, ?leader, %token, "leader changed");
             self.publish(EventKind::LeaderChanged { leader, token });
         }
     }
@@ -450,10 +426,10 @@ impl Worker {
 impl Drop for Worker {
     /// Also when the loop is dropped with its runtime: whoever waits for the end hears of it.
     fn drop(&mut self) {
-        self.shared.raise_floor(&self.election, self.seen);
+        self.leads_no_more();
+        self.shared.raise_floor(&self.board.election, self.seen);
         // The place is free before anybody hears of it: whoever waited for the end may start anew.
-        self.shared.leave(&self.election);
-        drop(self.seat.take());
+        self.shared.leave(&self.board.election);
         self.publish(EventKind::Stopped);
         self.board.events.close();
         self.board.status.change(|status| status.state = ElectorState::Stopped);

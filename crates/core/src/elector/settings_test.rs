@@ -81,7 +81,7 @@ fn the_profiles_are_what_they_say_and_valid() {
 #[test]
 fn trust_counts_from_the_send_and_ends_before_the_lease_does() {
     let timing = resolve(&Settings::ttl(secs(30))).unwrap();
-    let sent = Moment { boot: secs(100), raw: secs(50) };
+    let sent = Moment::new(secs(100), secs(50));
     assert_eq!(timing.must_stop(sent, secs(30)), sent.plus(ms(26_900)));
     assert_eq!(timing.deadline(sent, secs(30)), sent.plus(ms(21_900)));
     assert_eq!(timing.surely_over(sent, secs(30)), sent.plus(secs(33)));

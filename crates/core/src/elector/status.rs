@@ -1,15 +1,17 @@
 //! The latest value of what an elector knows, for display.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::callbacks::Failed;
 use super::handle::Board;
+use super::leadership::Permit;
 use crate::clock::Moment;
 use crate::name::{CandidateId, ElectionName};
+use crate::store::StoreError;
 use crate::token::FencingToken;
 
 /// What an elector is doing.
@@ -104,32 +106,97 @@ impl ElectionStatus {
     }
 }
 
-/// The latest status, and how often it changed.
+/// What changes of a status, kept small: a process may have a hundred thousand of them.
+#[derive(Debug)]
+pub(crate) struct Present {
+    /// How often it changed; goes round, nobody sleeps through all of it.
+    changes: u32,
+    pub(crate) state: ElectorState,
+    pub(crate) overrun: bool,
+    pub(crate) leader: Option<CandidateId>,
+    pub(crate) token: FencingToken,
+    pub(crate) attempts: u32,
+    pub(crate) terms: u32,
+    pub(crate) renewals: u64,
+    pub(crate) renew_total: u64,
+    /// [`Moment::FAR`] before the first one.
+    pub(crate) last_answer: Moment,
+    pub(crate) next_turn: Moment,
+    /// What the store said last, if it was not an outcome.
+    pub(crate) failure: Option<Box<StoreError>>,
+    pub(crate) failed_callback: Option<Box<Failed>>,
+    /// Of the present or last term.
+    pub(crate) permit: Option<Permit>,
+}
+
+impl Present {
+    /// The status of an elector that starts at `now`.
+    pub(crate) fn new(now: Moment) -> Self {
+        Self {
+            changes: 0,
+            state: ElectorState::Following,
+            overrun: false,
+            leader: None,
+            token: FencingToken::ZERO,
+            attempts: 0,
+            terms: 0,
+            renewals: 0,
+            renew_total: 0,
+            last_answer: Moment::FAR,
+            next_turn: now,
+            failure: None,
+            failed_callback: None,
+            permit: None,
+        }
+    }
+
+    pub(crate) fn of(&self, election: &ElectionName, candidate: &CandidateId) -> ElectionStatus {
+        ElectionStatus {
+            election: election.clone(),
+            candidate: candidate.clone(),
+            state: self.state,
+            leader: self.leader.clone(),
+            token: self.token,
+            attempts: self.attempts,
+            terms: self.terms,
+            renewals: self.renewals,
+            renew_total: self.renew_total,
+            last_answer: (self.last_answer != Moment::FAR).then_some(self.last_answer),
+            last_error: self.failure.as_ref().map(ToString::to_string),
+            failed_callback: self.failed_callback.as_ref().map(ToString::to_string),
+            next_turn: self.next_turn,
+            overrun: self.overrun,
+        }
+    }
+}
+
+/// The latest status.
 #[derive(Debug)]
 pub(crate) struct StatusCell {
-    status: Mutex<ElectionStatus>,
-    changes: AtomicU64,
+    present: Mutex<Present>,
     changed: Notify,
 }
 
 impl StatusCell {
-    pub(crate) fn new(status: ElectionStatus) -> Self {
-        Self { status: Mutex::new(status), changes: AtomicU64::new(0), changed: Notify::new() }
+    pub(crate) fn new(present: Present) -> Self {
+        Self { present: Mutex::new(present), changed: Notify::new() }
     }
 
-    pub(crate) fn look(&self) -> MutexGuard<'_, ElectionStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn look(&self) -> MutexGuard<'_, Present> {
+        self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the status and wakes whoever waits for a change.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut ElectionStatus)) {
-        change(&mut self.look());
-        self.changes.fetch_add(1, Ordering::AcqRel);
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Present)) {
+        let mut present = self.look();
+        change(&mut present);
+        present.changes = present.changes.wrapping_add(1);
+        drop(present);
         self.changed.notify_waiters();
     }
 
     /// Changes what nobody waits for.
-    pub(crate) fn change_quietly(&self, change: impl FnOnce(&mut ElectionStatus)) {
+    pub(crate) fn change_quietly(&self, change: impl FnOnce(&mut Present)) {
         change(&mut self.look());
     }
 }
@@ -142,24 +209,24 @@ pub struct ElectorStopped;
 /// A place in the sequence of statuses, of which some may be skipped.
 pub struct Statuses {
     board: Arc<Board>,
-    seen: u64,
+    seen: u32,
 }
 
 impl fmt::Debug for Statuses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Statuses({:?})", *self.board.status.look())
+        write!(f, "Statuses({:?})", self.latest())
     }
 }
 
 impl Statuses {
     pub(crate) fn of(board: &Arc<Board>) -> Self {
-        Self { board: Arc::clone(board), seen: board.status.changes.load(Ordering::Acquire) }
+        Self { board: Arc::clone(board), seen: board.status.look().changes }
     }
 
     /// Returns the latest status.
     #[must_use]
     pub fn latest(&self) -> ElectionStatus {
-        self.board.status.look().clone()
+        self.board.status()
     }
 
     /// Waits for a status that is newer than the last one that was waited for.
@@ -172,13 +239,15 @@ impl Statuses {
             let mut changed = std::pin::pin!(board.status.changed.notified());
             // Registered before looking: a change between the look and the wait wakes us.
             changed.as_mut().enable();
-            let changes = board.status.changes.load(Ordering::Acquire);
-            let status = self.latest();
+            let (changes, state) = {
+                let present = board.status.look();
+                (present.changes, present.state)
+            };
             if changes != self.seen {
                 self.seen = changes;
-                return Ok(status);
+                return Ok(self.latest());
             }
-            if status.state == ElectorState::Stopped {
+            if state == ElectorState::Stopped {
                 return Err(ElectorStopped);
             }
             changed.await;

@@ -1,6 +1,8 @@
 //! Leases in the memory of this process, for tests and for electing among tasks.
 
-use std::collections::BTreeMap;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,13 +33,41 @@ pub struct MemoryStore {
 struct Shared {
     number: u64,
     clock: Arc<dyn Clock>,
-    records: Mutex<BTreeMap<ElectionName, Entry>>,
+    records: Mutex<BTreeSet<Entry>>,
     wakes: Wakes,
 }
 
+/// A record, found by the election that it names.
 struct Entry {
     record: Box<Record>,
-    written: Moment,
+    /// When, by the boot clock alone, since a store has one clock: two would be two opinions about one lease.
+    written_ns: u64,
+}
+
+impl Borrow<str> for Entry {
+    fn borrow(&self) -> &str {
+        self.record.election().as_str()
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.record.election().cmp(other.record.election())
+    }
 }
 
 impl Default for MemoryStore {
@@ -94,31 +124,30 @@ impl MemoryStore {
 impl Shared {
     fn change<T>(
         &self,
-        records: &mut BTreeMap<ElectionName, Entry>,
+        records: &mut BTreeSet<Entry>,
         election: &ElectionName,
         decide: impl FnOnce(Option<&Record>, &Sight) -> Decision<T>,
     ) -> (T, bool) {
         let now = self.clock.now();
-        let entry = records.get(election);
+        let entry = records.get(election.as_str());
         let sight = self.sight(entry, now);
         match decide(entry.map(|entry| entry.record.as_ref()), &sight) {
             Decision::Keep(answer) => (answer, false),
             Decision::Write(record, answer) => {
-                records.insert(election.clone(), Entry { record, written: now });
+                records.replace(Entry { record, written_ns: now.boot_ns() });
                 (answer, true)
             }
         }
     }
 
     fn sight(&self, entry: Option<&Entry>, now: Moment) -> Sight {
-        // By the boot clock alone, since a store has one clock: two would be two opinions about one lease.
-        let age = entry.map_or(Duration::ZERO, |entry| now.boot.saturating_sub(entry.written.boot));
-        Sight::exact(age, self.clock.wall())
+        let age_ns = entry.map_or(0, |entry| now.boot_ns().saturating_sub(entry.written_ns));
+        Sight::exact(Duration::from_nanos(age_ns), self.clock.wall())
     }
 
     fn read(&self, election: &ElectionName) -> Option<LeaseRecord> {
         let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = records.get(election)?;
+        let entry = records.get(election.as_str())?;
         Some(entry.record.view(&self.sight(Some(entry), self.clock.now())))
     }
 }
@@ -192,7 +221,8 @@ impl Stream for Watched {
 impl Operator for MemoryStore {
     async fn list(&self, prefix: &str) -> Result<Vec<ElectionName>, StoreError> {
         let records = self.shared.records.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(records.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect())
+        let names = records.iter().map(|entry| entry.record.election());
+        Ok(names.filter(|name| name.as_str().starts_with(prefix)).cloned().collect())
     }
 
     async fn request(

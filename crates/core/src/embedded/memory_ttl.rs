@@ -77,7 +77,7 @@ impl MemoryTtl {
 
     /// By the boot clock alone, since a store has one clock: two would be two opinions about one value.
     fn now(&self) -> Duration {
-        self.shared.clock.now().boot
+        self.shared.clock.now().boot()
     }
 
     /// Compares and writes in one step; `None` stands for "nothing there".

@@ -95,7 +95,7 @@ impl VersionedStore for MemoryVersioned {
             bytes: version.bytes.clone(),
             revision: Revision(version.number.to_string()),
             age: if self.tells_age {
-                Age::AtLeast(now.boot.saturating_sub(version.written.boot))
+                Age::AtLeast(now.boot().saturating_sub(version.written.boot()))
             } else {
                 Age::Unknown
             },

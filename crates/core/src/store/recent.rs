@@ -102,7 +102,7 @@ mod tests {
     fn nothing_is_forgotten_over_a_suspend() {
         let mut recent = Recent::default();
         recent.insert(0, (), Moment::default(), MINUTE);
-        let resumed = Moment { boot: MINUTE * 600, raw: MINUTE };
+        let resumed = Moment::new(MINUTE * 600, MINUTE);
         for name in 1..200 {
             recent.insert(name, (), resumed, MINUTE);
         }

@@ -62,13 +62,14 @@ struct Held {
     candidate: CandidateId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     identity: Option<Identity>,
-    #[serde(default, skip_serializing_if = "Origin::is_empty")]
-    origin: Origin,
+    // Shared and rare: a store in memory keeps a hundred thousand of these, and copies each with every renewal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<Arc<Origin>>,
     bid: BidId,
     attempt: Attempt,
     ttl_ms: u64,
-    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
-    metadata: Metadata,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    metadata: Option<Arc<Metadata>>,
     acquired_at_ms: u64,
     renewed_at_ms: u64,
     #[serde(default)]
@@ -77,7 +78,7 @@ struct Held {
     previous: Option<Arc<Term>>,
     /// Where a store on this machine can see whether the holder's process lives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    life_sign: Option<String>,
+    life_sign: Option<Arc<String>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,6 +185,10 @@ impl Record {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
+    pub(crate) fn election(&self) -> &ElectionName {
+        &self.election
+    }
+
     /// Returns the mark that observers time: it changes with every grant, renewal and release, and with nothing else.
     #[must_use]
     pub fn mark(&self) -> Option<Attempt> {
@@ -208,14 +213,14 @@ impl Record {
     /// Returns where to look whether the holder's process lives.
     #[must_use]
     pub fn life_sign(&self) -> Option<&str> {
-        self.held.as_ref().and_then(|held| held.life_sign.as_deref())
+        self.held.as_ref().and_then(|held| held.life_sign.as_deref().map(String::as_str))
     }
 
     /// Notes where to look whether the holder's process lives.
     #[must_use]
     pub fn with_life_sign(mut self: Box<Self>, life_sign: Option<String>) -> Box<Self> {
         if let Some(held) = &mut self.held {
-            held.life_sign = life_sign;
+            held.life_sign = life_sign.map(Arc::new);
         }
         self
     }
@@ -368,11 +373,11 @@ impl Record {
             holder: self.held.as_ref().map(|held| Holder {
                 candidate: held.candidate.clone(),
                 identity: held.identity.clone(),
-                origin: held.origin.clone(),
+                origin: held.origin.as_deref().cloned().unwrap_or_default(),
                 bid: held.bid,
                 attempt: held.attempt,
                 ttl: Duration::from_millis(held.ttl_ms),
-                metadata: held.metadata.clone(),
+                metadata: held.metadata.as_deref().cloned().unwrap_or_default(),
                 acquired_at: from_unix_ms(held.acquired_at_ms),
                 renewed_at: from_unix_ms(held.renewed_at_ms),
                 renew_count: held.renew_count,
@@ -455,11 +460,11 @@ fn grant(mut record: Record, bid: &Bid, previous: Option<Arc<Term>>, sight: &Sig
     let held = Held {
         candidate: bid.candidate.clone(),
         identity: bid.identity.clone(),
-        origin: bid.origin.clone(),
+        origin: (!bid.origin.is_empty()).then(|| Arc::new(bid.origin.clone())),
         bid: bid.id,
         attempt: bid.attempt,
         ttl_ms: whole_ms(bid.ttl),
-        metadata: bid.metadata.clone(),
+        metadata: (!bid.metadata.is_empty()).then(|| Arc::new(bid.metadata.clone())),
         acquired_at_ms: unix_ms(sight.wall),
         renewed_at_ms: unix_ms(sight.wall),
         renew_count: 0,
@@ -496,10 +501,12 @@ pub fn renew(present: Option<&Record>, renewal: &Renew, sight: &Sight) -> Decisi
     next.answer(renewal.answer.as_ref());
     next.age_us = 0;
     next.renew_total = next.renew_total.saturating_add(1);
-    let mut held = held.clone();
-    held.attempt = renewal.attempt;
-    held.renew_count = held.renew_count.saturating_add(1);
-    held.renewed_at_ms = unix_ms(sight.wall);
+    let held = Held {
+        attempt: renewal.attempt,
+        renew_count: held.renew_count.saturating_add(1),
+        renewed_at_ms: unix_ms(sight.wall),
+        ..held.clone()
+    };
     let lease = next.lease(&held);
     next.held = Some(held);
     let request = next.request_left(&Sight { age: Duration::ZERO, watched: Duration::ZERO, ..*sight });

@@ -153,7 +153,7 @@ pub trait TtlStore: Send + Sync + 'static {
 ///         expected: Option<&CacheValue>,
 ///         new: Option<(CacheValue, Option<Duration>)>,
 ///     ) -> bool {
-///         let now = SystemClock.now().boot;
+///         let now = SystemClock.now().boot();
 ///         let mut map = self.map.lock().unwrap();
 ///         let found = map.get(key).filter(|(_, end)| end.is_none_or(|end| end > now));
 ///         if found.map(|(value, _)| value) != expected {
@@ -189,7 +189,7 @@ pub trait TtlStore: Send + Sync + 'static {
 ///     }
 ///
 ///     async fn get(&self, key: &CacheKey) -> Result<Option<Entry<CacheValue>>, StoreError> {
-///         let now = SystemClock.now().boot;
+///         let now = SystemClock.now().boot();
 ///         let map = self.map.lock().unwrap();
 ///         Ok(map
 ///             .get(key)

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll};
-
-use futures_util::task::AtomicWaker;
+use std::task::{Context, Poll, Waker};
 
 use crate::name::ElectionName;
 
@@ -20,7 +18,9 @@ pub struct Wakes {
 
 #[derive(Debug, Default)]
 struct Watchers {
-    bells: BTreeMap<ElectionName, Vec<Weak<Bell>>>,
+    /// By what they watch, and a number that tells them apart.
+    bells: BTreeMap<(ElectionName, u64), Weak<Bell>>,
+    last_number: u64,
     /// When there are this many names, those that nobody watches any more are removed.
     sweep_at: usize,
 }
@@ -30,9 +30,16 @@ const FEW: usize = 64;
 
 #[derive(Debug, Default)]
 struct Bell {
-    changed: Mutex<BTreeSet<ElectionName>>,
+    rung: Mutex<Rung>,
+}
+
+#[derive(Debug, Default)]
+struct Rung {
+    /// What changed. An empty set would keep its memory, and a hundred thousand leaders watch.
+    #[allow(clippy::box_collection)] // There is none most of the time: its size counts.
+    changed: Option<Box<BTreeSet<ElectionName>>>,
     // One waiter at a time: a watcher is read by whoever owns it.
-    waiter: AtomicWaker,
+    waiter: Option<Waker>,
 }
 
 /// One watcher's side.
@@ -49,14 +56,13 @@ impl Wakes {
         let mut watchers = unpoisoned(&self.watchers);
         if watchers.bells.len() >= watchers.sweep_at {
             // Whoever led one election per job leaves its name behind otherwise, for ever.
-            watchers.bells.retain(|_, bells| bells.iter().any(|bell| bell.strong_count() > 0));
+            watchers.bells.retain(|_, bell| bell.strong_count() > 0);
             watchers.sweep_at = FEW.max(watchers.bells.len() * 2);
         }
+        watchers.last_number += 1;
+        let number = watchers.last_number;
         for election in elections {
-            let bells = watchers.bells.entry(election.clone()).or_default();
-            // Whoever stopped watching leaves here, so that the list cannot grow for ever.
-            bells.retain(|bell| bell.strong_count() > 0);
-            bells.push(Arc::downgrade(&bell));
+            watchers.bells.insert((election.clone(), number), Arc::downgrade(&bell));
         }
         Wake { bell }
     }
@@ -64,25 +70,36 @@ impl Wakes {
     /// Tells everybody who watches `election` that it changed.
     pub fn wake(&self, election: &ElectionName) {
         let mut watchers = unpoisoned(&self.watchers);
-        let Some(bells) = watchers.bells.get_mut(election) else {
-            return;
-        };
-        bells.retain(|bell| {
-            let Some(bell) = bell.upgrade() else { return false };
-            unpoisoned(&bell.changed).insert(election.clone());
-            bell.waiter.wake();
-            true
-        });
-        if bells.is_empty() {
-            watchers.bells.remove(election);
+        let mut gone = Vec::new();
+        for (place, bell) in watchers.bells.range((election.clone(), 0)..=(election.clone(), u64::MAX)) {
+            match bell.upgrade() {
+                Some(bell) => bell.ring(election),
+                None => gone.push(place.clone()),
+            }
+        }
+        for place in gone {
+            watchers.bells.remove(&place);
         }
     }
 
     /// Tells everybody that everything may have changed.
     pub fn wake_all(&self) {
-        let names: Vec<_> = unpoisoned(&self.watchers).bells.keys().cloned().collect();
+        let names: BTreeSet<_> =
+            unpoisoned(&self.watchers).bells.keys().map(|(election, _)| election.clone()).collect();
         for name in names {
             self.wake(&name);
+        }
+    }
+}
+
+impl Bell {
+    fn ring(&self, election: &ElectionName) {
+        let mut rung = unpoisoned(&self.rung);
+        rung.changed.get_or_insert_default().insert(election.clone());
+        let waiter = rung.waiter.take();
+        drop(rung);
+        if let Some(waiter) = waiter {
+            waiter.wake();
         }
     }
 }
@@ -95,12 +112,19 @@ impl Wake {
 
     /// Answers the next election that changed, or wakes the task when there is one.
     pub fn poll_next(&self, context: &mut Context<'_>) -> Poll<ElectionName> {
-        // Registered before looking: a change between the look and the wait wakes us.
-        self.bell.waiter.register(context.waker());
-        match unpoisoned(&self.bell.changed).pop_first() {
-            Some(election) => Poll::Ready(election),
-            None => Poll::Pending,
+        let mut rung = unpoisoned(&self.bell.rung);
+        let election = rung.changed.as_mut().and_then(|changed| changed.pop_first());
+        rung.changed.take_if(|changed| changed.is_empty());
+        if let Some(election) = election {
+            return Poll::Ready(election);
         }
+        if rung.waiter.as_ref().is_none_or(|waiter| !waiter.will_wake(context.waker())) {
+            let before = rung.waiter.replace(context.waker().clone());
+            // The lock is given back first: the last waker of a task may drop the task.
+            drop(rung);
+            drop(before);
+        }
+        Poll::Pending
     }
 }
 
@@ -128,7 +152,7 @@ mod tests {
         wakes.wake(&name("a"));
         assert_eq!(watcher.next().await, name("a"));
         assert_eq!(watcher.next().await, name("b"));
-        assert!(unpoisoned(&watcher.bell.changed).is_empty());
+        assert!(unpoisoned(&watcher.bell.rung).changed.is_none());
     }
 
     #[tokio::test]

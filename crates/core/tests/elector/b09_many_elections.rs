@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tenure_core::elector::{ElectorState, StartError};
 use tenure_core::embedded::MemoryStore;
 use tenure_core::store::{LeaseStore, Operator, RecordState};
-use tenure_core::{CandidateId, ElectionName, Elections, ElectorHandle};
+use tenure_core::{CandidateId, ElectionName, Elections, ElectorHandle, ManualClock, Settings};
 use tenure_testkit::fault::{Fault, Verb};
 
-use crate::world::{Candidate, RENEW, World, count, secs};
+use crate::world::{Candidate, RENEW, TTL, World, count, secs};
 
 const MANY: usize = 1000;
 
@@ -45,6 +45,24 @@ async fn a_thousand_terms_are_kept_with_a_few_calls_each_renew_interval() {
     let calls = calls.load(Ordering::Relaxed);
     assert!((28..=60).contains(&calls), "{calls} calls for 30 rounds");
     assert!(handles.iter().all(|handle| handle.status().candidate == world.id("a")));
+}
+
+#[tokio::test]
+async fn a_full_call_of_renewals_does_not_wait_for_more() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::with_clock(Arc::new(clock.clone()));
+    let settings = Settings::ttl(TTL).renew_interval(RENEW);
+    let elections = Elections::builder(store).clock(Arc::new(clock.clone())).settings(settings).build();
+    let handles: Vec<_> = (0..MANY).map(|n| elections.elector(format!("e{n}")).start().unwrap()).collect();
+    for handle in &handles {
+        handle.statuses().wait_for(|status| status.state == ElectorState::Leading).await.unwrap();
+    }
+    clock.wait_for_sleepers(MANY).await;
+    // From here on the clock stands still: whoever waited for it would wait for ever.
+    clock.advance(RENEW);
+    for handle in &handles {
+        handle.statuses().wait_for(|status| status.renewals == 1).await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -45,6 +45,19 @@ async fn one_process_is_one_candidate_whatever_it_is_made_from() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_closes_or_releases_ends_only_what_it_started() {
+    let store = MemoryStore::new();
+    let (mine, others) = (Elections::new(store.clone()), Elections::new(store));
+    let (own, foreign) = (mine.lead("b25 own").await.unwrap(), others.lead("b25 foreign").await.unwrap());
+    assert!(!mine.release("b25 foreign").await && !others.release("b25 own").await);
+    drop(own);
+    mine.close().await;
+    assert!(foreign.is_leader());
+    drop(foreign);
+    others.close().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_same_name_on_another_store_is_another_election() {
     let (first, second) = (MemoryStore::new(), MemoryStore::new());
     let one = Elections::new(first.clone()).lead("shared name").await.unwrap();

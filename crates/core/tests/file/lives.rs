@@ -110,7 +110,7 @@ async fn a_stopped_holder_is_not_dead_and_loses_its_lease_when_that_runs_out() {
     assert_eq!(holder.ask("acquire a 1500"), "acquired 1");
     holder.stop();
     let lease = lead(&store, &election("a"), LONG).await;
-    let after = now().boot - began.boot;
+    let after = now().boot() - began.boot();
     assert!(after >= ttl, "taken after {after:?}");
     assert!(after < Duration::from_secs(30), "{after:?}");
     holder.signal(Signal::CONT);

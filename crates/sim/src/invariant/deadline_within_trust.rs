@@ -26,7 +26,7 @@ pub(super) fn check(trace: &Trace) -> Result<(), Breach> {
                 // Nothing of its own was applied: it goes on from what a copied process had sent.
                 let Some(anchor) = anchors.get(&(entry.who, *token)) else { continue };
                 let bound = anchor.plus(trust.get(&entry.who).copied().unwrap_or_default());
-                if deadline.boot > bound.boot || deadline.raw > bound.raw {
+                if deadline.boot() > bound.boot() || deadline.raw() > bound.raw() {
                     let over = deadline.time_since(bound);
                     let what =
                         format!("{} may lead {token:?} for {over:?} longer than its send allows", entry.who);

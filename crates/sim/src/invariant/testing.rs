@@ -54,7 +54,7 @@ pub(super) fn request(seed: u64) -> RequestId {
 }
 
 pub(super) fn moment(ms: u64) -> Moment {
-    Moment { boot: Duration::from_millis(ms), raw: Duration::from_millis(ms) }
+    Moment::new(Duration::from_millis(ms), Duration::from_millis(ms))
 }
 
 pub(super) fn sent(verb: Verb, b: u64, a: u64, ms: u64, token: FencingToken) -> What {

@@ -64,7 +64,7 @@ impl Cx {
     }
 
     pub(super) fn now(&self) -> Duration {
-        self.clock().now().boot
+        self.clock().now().boot()
     }
 
     pub(super) async fn sleep(&self, d: Duration) {

@@ -73,7 +73,7 @@ impl Twist for DiesIdle {
         inner: &dyn LeaseStore,
         election: &ElectionName,
     ) -> Result<Option<LeaseRecord>, StoreError> {
-        let now = self.clock.now().boot;
+        let now = self.clock.now().boot();
         let idle = {
             let mut last_used = self.last_used.lock().unwrap();
             let idle = last_used.map_or(Duration::ZERO, |last| now.saturating_sub(last));

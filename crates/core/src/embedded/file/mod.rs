@@ -204,7 +204,7 @@ impl FileStoreBuilder {
         let layout = Layout::new(place::prepare(&self.path, self.allowed)?, boot_id);
         let random = Random::from_os();
         let life = boot::enter(&layout, &random)?;
-        life::sweep(&layout, self.clock.now().boot);
+        life::sweep(&layout, self.clock.now().boot());
         Ok(self.store(layout, random, Some(life)))
     }
 

@@ -179,7 +179,7 @@ impl Inner {
             return Ok(None);
         };
         let stored = Stored::decode(&content).map_err(|why| corrupt("read", election, &path, &why))?;
-        let now = self.clock.now().boot;
+        let now = self.clock.now().boot();
         if stored.stamp > now {
             let why =
                 "it was stamped by a boot clock that is ahead of this process's (another time namespace?)";
@@ -242,7 +242,7 @@ impl Inner {
         bytes: Vec<u8>,
     ) -> Result<Written, StoreError> {
         // Before the write, however long that takes: the holder's own trust began before it, too.
-        let stamp = self.clock.now().boot;
+        let stamp = self.clock.now().boot();
         let by = self.next_draft()?;
         let draft = self.layout.scratch.join(&by);
         let stored = Stored::new(stamp, over, by, bytes);

@@ -285,7 +285,7 @@ struct Candidate {
 
 impl Candidate {
     fn now(&self) -> Duration {
-        self.clock.now().boot
+        self.clock.now().boot()
     }
 
     /// Permission lasts from now until a ttl after the send of the attempt that was applied.
