@@ -39,6 +39,10 @@ pub enum Flaw {
     RenewalStorm,
     /// An observer times a record from the send of its read.
     ObserverAnchoredAtSend,
+    /// A renewal writes the same bytes again, without a mark of its own.
+    SameBytesTwice,
+    /// A lease under one's own identity is taken for one's own, without proof that its process is gone.
+    IdentityWithoutProof,
 }
 
 #[cfg(feature = "flaws")]

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::embedded::local;
+use crate::flaw::{Flaw, flawed};
 use crate::name::{Identity, InvalidName};
 use crate::store::{Holder, Origin};
 
@@ -133,6 +134,7 @@ impl StableIdentity {
         } else {
             theirs.boot_id.is_some() && same(&ours.instance_id, &theirs.instance_id)
         };
+        let gone = gone || flawed(Flaw::IdentityWithoutProof);
         holder.identity.as_ref() == Some(&self.identity) && gone
     }
 }

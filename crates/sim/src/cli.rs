@@ -6,7 +6,7 @@ use crate::batch::{self, Batch, Report};
 use crate::flaw::{self, FlawCase};
 use crate::invariant;
 use crate::run::run;
-use crate::scenario::{self, NOT_YET, Scenario};
+use crate::scenario::{self, Scenario};
 
 /// How the command is used.
 pub const USAGE: &str = "\
@@ -113,10 +113,6 @@ fn list() -> String {
     for scenario in scenario::ALL {
         let _ = writeln!(text, "  {:<28} {}", scenario.name, scenario.story);
     }
-    text.push_str("\nscenarios that need what is not there yet\n");
-    for (name, why) in NOT_YET {
-        let _ = writeln!(text, "  {name:<28} {why}");
-    }
     text.push_str("\ninvariants\n");
     for invariant in invariant::ALL {
         let _ = writeln!(text, "  {:<28} {}", invariant.name, invariant.says);
@@ -166,7 +162,6 @@ mod tests {
     fn the_list_names_everything() {
         let text = list();
         assert!(scenario::ALL.iter().all(|scenario| text.contains(scenario.name)));
-        assert!(NOT_YET.iter().all(|(name, _)| text.contains(name)));
         assert!(flaw::ALL.iter().all(|flaw| text.contains(flaw.name)));
     }
 }

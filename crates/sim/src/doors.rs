@@ -32,7 +32,7 @@ pub struct NetStore {
 pub struct NetVersioned {
     /// The way there.
     pub link: Arc<Link>,
-    /// The store over there, for what needs no request.
+    /// The store over there.
     pub door: Arc<dyn VersionedStore>,
     /// Conditions are not looked at (a wrong store).
     pub unconditional: bool,
@@ -130,7 +130,8 @@ impl LeaseStore for NetStore {
     }
 }
 
-fn verb() -> Verb {
+/// Returns the call of the contract that runs.
+pub(crate) fn verb() -> Verb {
     VERB.try_with(|verb| *verb).unwrap_or(Verb::Watch)
 }
 

@@ -93,4 +93,26 @@ faults! {
     OTHER_TTL = "other ttl";
     /// A process was stopped between the read and the write of one change.
     STOPPED_INSIDE = "stopped inside a change";
+    /// A record looked older than it was, because two clocks had stamped it.
+    LOOKED_OLDER = "record looked older than it was";
+    /// A pooler gave the leader's connection to somebody else.
+    HANDED_ON = "leader's connection handed on";
+    /// A term was won with a majority that shares one machine with the one before.
+    OTHER_MAJORITY = "another majority";
+    /// A machine of several was out of reach.
+    MACHINE_AWAY = "machine out of reach";
+    /// Somebody got votes, but no majority.
+    VOTES_SPLIT = "votes split";
+    /// A server freed the session of a leader that could not hear of it.
+    SESSION_FREED = "session freed unheard";
+    /// A leader's key was removed while its session lived.
+    KEY_REMOVED = "key removed by hand";
+    /// A process found a key of its own that nobody asked for.
+    GHOST_KEY = "ghost key";
+    /// A handoff named somebody who was not next in the queue.
+    OUT_OF_ORDER = "successor not next";
+    /// A state directory was copied, alone or with its machine.
+    STATE_COPIED = "state directory copied";
+    /// An identity was asked for that a live process had.
+    IDENTITY_IN_USE = "identity in use";
 }

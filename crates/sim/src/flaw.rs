@@ -2,8 +2,8 @@
 
 use tenure_core::flaw::Flaw;
 
-use crate::ledger::Wrong;
 use crate::server::Kind;
+use crate::wrong::Wrong;
 
 /// A mistake, where it is made, and who must find it.
 #[derive(Debug)]
@@ -62,6 +62,16 @@ const OBSERVER_ANCHORED_AT_SEND: FlawCase = FlawCase {
         "one_leader",
     )
 };
+
+/// A mistake of a store that only one scenario has.
+const fn model(
+    name: &'static str,
+    wrong: Wrong,
+    scenario: &'static str,
+    invariant: &'static str,
+) -> FlawCase {
+    FlawCase { name, core: None, wrong: Some(wrong), kind: None, scenario, invariant }
+}
 
 /// Every flaw.
 pub const ALL: &[FlawCase] = &[
@@ -140,6 +150,17 @@ pub const ALL: &[FlawCase] = &[
     store("ignores_reservation", Wrong::IgnoresReservation, "stalled_handoff", "handoff_resolves"),
     store("reserves_for_ever", Wrong::ReservesForEver, "stalled_handoff", "handoff_resolves"),
     elector("gives_up_on_error", Flaw::GivesUpOnError, "announced_before_commit", "heals"),
+    model("trusts_open_session", Wrong::TrustsOpenSession, "half_open_session", "one_leader"),
+    model("lock_of_connection", Wrong::LockOfConnection, "pooled_connection", "one_leader"),
+    elector("identity_without_proof", Flaw::IdentityWithoutProof, "cloned_state_dir", "one_leader"),
+    model("token_of_each_machine", Wrong::TokenOfEachMachine, "redlock_token_majorities", "tokens_in_order"),
+    model("half_is_enough", Wrong::HalfIsEnough, "redlock_split_votes", "one_leader"),
+    model("keeps_lost_votes", Wrong::KeepsLostVotes, "redlock_split_votes", "expectations"),
+    model("trusts_two_clocks", Wrong::TrustsTwoClocks, "two_gateways_two_clocks", "one_leader"),
+    elector("same_bytes_twice", Flaw::SameBytesTwice, "same_etag_twice", "one_leader"),
+    model("leaves_ghosts", Wrong::LeavesGhosts, "ghost_key_shared_lease", "heals"),
+    model("renew_is_keep_alive", Wrong::RenewIsKeepAlive, "session_alive_key_gone", "overlap_bounded"),
+    model("jumps_the_queue", Wrong::JumpsTheQueue, "handoff_out_of_order", "one_leader"),
     elector("stop_forgets_bids", Flaw::StopForgetsBids, "stop_during_acquire", "expectations"),
 ];
 

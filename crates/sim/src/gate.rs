@@ -74,7 +74,7 @@ impl Gate {
             if left.is_zero() {
                 return;
             }
-            self.time.sleep_until(self.time.now().plus(left)).await;
+            self.time.sleep_true(left).await;
         }
     }
 }

@@ -21,38 +21,7 @@ use tenure_core::store::{
 use tenure_core::{Attempt, CandidateId, Clock, ElectionName, FencingToken};
 use tenure_testkit::VirtualClock;
 
-/// How a store can be wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wrong {
-    /// A conditional write does not look at its condition.
-    IgnoresCondition,
-    /// A release deletes the record, and the last token with it.
-    ForgetsTokens,
-    /// A bid's floor is not looked at, and the server's time neither.
-    IgnoresFloor,
-    /// A renewal is granted to whoever names bid and token.
-    IgnoresNonce,
-    /// An operator's request makes the lease young again.
-    RequestRenews,
-    /// A lease is judged by the ttl of whoever asks.
-    OwnTtlForTheirs,
-    /// A reservation keeps nobody out.
-    IgnoresReservation,
-    /// A reservation lasts for ever.
-    ReservesForEver,
-    /// A bid whose term has ended is granted again.
-    GrantsSpentBids,
-    /// A bid is answered before it is written, and the write is lost at times.
-    AnswersBeforeCommit,
-    /// A request is handed to whatever term rules.
-    RequestToAnyTerm,
-    /// A caller holds a lock that all others need, from its request until it has read the answer.
-    LocksOutside,
-    /// Two copies of one process draw the same nonces.
-    ClonesDrawAlike,
-    /// The resource lets every write in.
-    NoFence,
-}
+use crate::wrong::Wrong;
 
 /// Records on one simulated server; clones share them.
 #[derive(Clone)]
@@ -178,15 +147,15 @@ impl Ledger {
             _ => {}
         }
     }
-}
 
-#[async_trait]
-impl LeaseStore for Ledger {
-    async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
+    /// Decides a bid; `holder_gone`: whoever held the lease does not any more, for a reason that no clock knows.
+    #[must_use]
+    pub fn acquire_if(&self, election: &ElectionName, bid: &Bid, holder_gone: bool) -> Acquisition {
         let (mut bid, mut seen) = (bid.clone(), self.sight(self.pages().get(election)));
+        seen.holder_dead = holder_gone;
         self.corrupt_bid(election, &mut bid, &mut seen);
         let every_other = self.shared.bids.fetch_add(1, Ordering::Relaxed) % 2 == 1;
-        Ok(self.change(election, |present, sight| {
+        self.change(election, |present, sight| {
             let sight = Sight { holder_dead: seen.holder_dead, ..*sight };
             match record::acquire(present, election, &bid, &sight) {
                 Decision::Write(_, answer) if self.is(Wrong::AnswersBeforeCommit) && every_other => {
@@ -194,7 +163,14 @@ impl LeaseStore for Ledger {
                 }
                 decision => decision,
             }
-        }))
+        })
+    }
+}
+
+#[async_trait]
+impl LeaseStore for Ledger {
+    async fn acquire(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
+        Ok(self.acquire_if(election, bid, false))
     }
 
     async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {

@@ -3,6 +3,7 @@
 //! A message that has left its process is the network's: it arrives whatever becomes of the process. What comes back
 //! waits at the process's gate.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use futures_util::stream::BoxStream;
 use futures_util::{StreamExt, stream};
 use tenure_core::store::{ErrorKind, StoreError};
-use tenure_core::{ClockExt, ElectionName, Random};
+use tenure_core::{ElectionName, Random};
 use tenure_testkit::VirtualClock;
 use tokio::sync::{Notify, OwnedMutexGuard, oneshot};
 
@@ -98,7 +99,7 @@ impl Net {
     /// Waits for true time to pass.
     pub async fn sleep(&self, d: Duration) {
         if !d.is_zero() {
-            self.time.sleep(d).await;
+            self.time.sleep_true(d).await;
         }
     }
 
@@ -131,6 +132,19 @@ impl Net {
     }
 }
 
+/// One message of a call.
+#[derive(Clone, Copy, Debug)]
+pub struct Step {
+    /// Which call it belongs to.
+    pub verb: Verb,
+    /// It is not the first of one change.
+    pub inside: bool,
+    /// To which machine, where the server has several.
+    pub machine: usize,
+    /// The client takes care that it has its effect once at most.
+    pub once: bool,
+}
+
 /// What the network does to one call.
 struct Fate {
     error: bool,
@@ -155,6 +169,8 @@ pub struct Link {
     pub net: Arc<Net>,
     weather: Mutex<Weather>,
     cut_until: Mutex<Duration>,
+    /// Of several machines of one server: until when each is out of reach.
+    away_until: Mutex<BTreeMap<usize, Duration>>,
     route: AtomicUsize,
     /// Ends the watches on the server before.
     rerouted: Notify,
@@ -172,6 +188,7 @@ impl Link {
             net,
             weather: Mutex::new(weather),
             cut_until: Mutex::default(),
+            away_until: Mutex::default(),
             route,
             rerouted: Notify::new(),
             random,
@@ -190,9 +207,16 @@ impl Link {
         self.net.trace.add(self.who, What::Fault(fault::PARTITION));
     }
 
-    /// Ends the cut.
+    /// Loses everything from and to one machine of the server, for `d` from now on.
+    pub fn cut_from(&self, machine: usize, d: Duration) {
+        let until = self.net.time.true_now().saturating_add(d.min(self.net.time_for_faults()));
+        unpoisoned(&self.away_until).insert(machine, until);
+    }
+
+    /// Ends all cuts.
     pub fn mend(&self) {
         *unpoisoned(&self.cut_until) = Duration::ZERO;
+        unpoisoned(&self.away_until).clear();
     }
 
     /// Leads to another server from now on.
@@ -207,8 +231,15 @@ impl Link {
         self.net.server(self.route.load(Ordering::Relaxed))
     }
 
-    fn is_cut(&self) -> bool {
+    /// Tells whether nothing gets through at present.
+    #[must_use]
+    pub fn is_cut(&self) -> bool {
         *unpoisoned(&self.cut_until) > self.net.time.true_now()
+    }
+
+    fn is_cut_from(&self, machine: usize) -> bool {
+        let away_until = unpoisoned(&self.away_until).get(&machine).copied();
+        self.is_cut() || away_until.is_some_and(|until| until > self.net.time.true_now())
     }
 
     fn chance(&self, permille: u64) -> bool {
@@ -219,7 +250,8 @@ impl Link {
         from + self.random.up_to(to.saturating_sub(from))
     }
 
-    fn fault(&self, name: &'static str) {
+    /// Counts a fault of this process.
+    pub fn fault(&self, name: &'static str) {
         self.net.trace.add(self.who, What::Fault(name));
     }
 
@@ -271,6 +303,23 @@ impl Link {
         T: Send + 'static,
         Fut: Future<Output = T> + Send + 'static,
     {
+        self.call_at(Step { verb, inside, machine: 0, once: false }, serve).await
+    }
+
+    /// Does the same with one of several machines of the server.
+    ///
+    /// # Errors
+    /// If the request or the reply does not arrive.
+    pub async fn call_at<T, Fut>(
+        self: &Arc<Self>,
+        step: Step,
+        serve: impl Fn(Server) -> Fut + Send + Sync + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        Fut: Future<Output = T> + Send + 'static,
+    {
+        let Step { verb, inside, .. } = step;
         let weather = unpoisoned(&self.weather).clone();
         if self.chance(weather.pause_before_send) {
             self.fault(if inside { fault::STOPPED_INSIDE } else { fault::PAUSED_BEFORE_SEND });
@@ -283,7 +332,7 @@ impl Link {
             return Err(failed(ErrorKind::Unavailable));
         }
         let (sender, receiver) = oneshot::channel();
-        tokio::spawn(Arc::clone(self).deliver((verb, inside), serve, fate, sender));
+        tokio::spawn(Arc::clone(self).deliver(step, serve, fate, sender));
         let answer = receiver.await;
         if self.chance(weather.pause_at_reply) {
             self.fault(fault::PAUSED_AT_REPLY);
@@ -296,7 +345,7 @@ impl Link {
 
     async fn deliver<T, Fut>(
         self: Arc<Self>,
-        step: (Verb, bool),
+        step: Step,
         serve: impl Fn(Server) -> Fut + Send + Sync + 'static,
         fate: Fate,
         reply: oneshot::Sender<Result<Served<T>, StoreError>>,
@@ -305,13 +354,13 @@ impl Link {
         Fut: Future<Output = T> + Send + 'static,
     {
         let net = &self.net;
-        if fate.lose_request || self.is_cut() {
+        if fate.lose_request || self.is_cut_from(step.machine) {
             self.fault(fault::REQUEST_LOST);
             return hang(net, fate.hang, reply).await;
         }
         net.sleep(fate.request).await;
         let (answer, lock) = self.serve(step, &serve).await;
-        if let Some(again_after) = fate.duplicate {
+        if let Some(again_after) = fate.duplicate.filter(|_| !step.once) {
             self.fault(fault::DUPLICATE);
             let link = Arc::clone(&self);
             tokio::spawn(async move {
@@ -319,7 +368,7 @@ impl Link {
                 drop(link.serve(step, &serve).await);
             });
         }
-        if fate.lose_reply || self.is_cut() {
+        if fate.lose_reply || self.is_cut_from(step.machine) {
             self.fault(fault::REPLY_LOST);
             return hang(net, fate.hang, reply).await;
         }
@@ -330,7 +379,7 @@ impl Link {
 
     async fn serve<T, Fut: Future<Output = T>>(
         &self,
-        (verb, inside): (Verb, bool),
+        step: Step,
         serve: &impl Fn(Server) -> Fut,
     ) -> Served<T> {
         let arrived = self.net.time.true_now();
@@ -340,12 +389,12 @@ impl Link {
         };
         let index = self.route.load(Ordering::Relaxed);
         let server = self.net.server(index);
-        // A look changes nothing, and a server of bytes is only looked at in the first step.
-        let writes = if matches!(server, Server::Bytes { .. }) { inside } else { verb != Verb::Read };
+        // A look changes nothing; where the process decides, its first step is a look.
+        let writes = if server.decides() { step.verb != Verb::Read } else { step.inside };
         let answer = serve(server).await;
         let waited = self.net.time.true_now().saturating_sub(arrived);
         if !waited.is_zero() {
-            self.net.trace.add(self.who, What::Waited(verb, waited));
+            self.net.trace.add(self.who, What::Waited(step.verb, waited));
         }
         if writes {
             self.net.look(index);

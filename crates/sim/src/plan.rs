@@ -66,13 +66,17 @@ pub struct Plan {
     pub overlap_ttls: f64,
     /// Candidates resign when their work fails.
     pub resign_on_failure: bool,
+    /// How many machines the store has, where a majority of them decides.
+    pub machines: usize,
+    /// How far apart the clocks of two gateways are at most.
+    pub gateway_skew: Duration,
 }
 
 impl Plan {
     /// Draws a plain run: a shipped store, a few candidates, a good network, clocks as most machines have them.
     #[must_use]
     pub fn plain(dice: &Random) -> Self {
-        let kinds = [Kind::Memory, Kind::VersionedWithAge, Kind::VersionedWithoutAge];
+        let kinds = [Kind::Memory, Kind::VersionedWithAge, Kind::VersionedWithoutAge, Kind::Ttl];
         let ttl = Duration::from_millis(2000 + dice.below(6000));
         let kind = kinds[pick(dice, kinds.len())];
         Self {
@@ -101,6 +105,8 @@ impl Plan {
             tokens: true,
             overlap_ttls: 0.0,
             resign_on_failure: false,
+            machines: 1,
+            gateway_skew: Duration::ZERO,
         }
     }
 
@@ -115,6 +121,12 @@ impl Plan {
     pub fn losing(dice: &Random, overlap_ttls: f64) -> Self {
         Self { kind: Kind::Ledger, exclusion: false, overlap_ttls, ..Self::plain(dice) }
     }
+}
+
+/// Draws a clock rate within `limit` parts in a million, to either side.
+pub(crate) fn spread(random: &Random, limit: u64) -> i64 {
+    let drawn = random.below(2 * limit + 1);
+    i64::try_from(drawn).unwrap_or(0) - i64::try_from(limit).unwrap_or(0)
 }
 
 /// Draws an index below `bound`.

@@ -1,9 +1,11 @@
 //! One simulated process: a candidate with a machine, a gate and a link of its own.
 
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use tenure_core::elector::{ElectionEvent, EndReason, EventKind, Heard, Timing};
 use tenure_core::{CandidateId, Clock, Elections, ElectorHandle, Leadership, Random};
 use tenure_testkit::VirtualClock;
@@ -27,6 +29,8 @@ pub struct Process {
     pub gate: Arc<Gate>,
     /// Its way to the servers.
     pub link: Arc<Link>,
+    /// What proves that it lives, if it has a stable identity.
+    pub proof: Option<File>,
     /// Its elections.
     pub elections: Elections,
     /// What the election is called in it; differs from the store's name in a twin.
@@ -92,6 +96,11 @@ impl Process {
         self.world.add(self.who, What::Crashed);
         self.world.fault(self.who, fault::CRASH);
         self.gate.crash();
+        if let Some(proof) = &self.proof
+            && flock(proof, FlockOperation::Unlock).is_err()
+        {
+            self.world.unexpected("a lock could not be given up");
+        }
     }
 
     pub(crate) fn handle(&self) -> Option<ElectorHandle> {

@@ -10,6 +10,7 @@ use crate::flaw::FlawCase;
 use crate::invariant::{self, Broken};
 use crate::plan::{Plan, derive};
 use crate::scenario::Scenario;
+use crate::server::Kind;
 use crate::trace::{Promises, State, Trace, What, Who};
 use crate::world::World;
 
@@ -63,11 +64,12 @@ pub fn run(scenario: &Scenario, seed: u64, flaw: Option<&FlawCase>) -> Run {
     Run { trace, broken }
 }
 
-/// An adaptor makes up to three steps of one call (write, look, write), and each may be slow or held back.
+/// An adaptor makes several steps of one call (write, look, write …), and each may be slow or held back.
 fn longest_call(plan: &Plan) -> Duration {
     let weather = &plan.weather;
     let step = weather.late_up_to + weather.pause_up_to + weather.request.1 + weather.reply.1;
-    step * 3 + Duration::from_secs(1)
+    let steps = if matches!(plan.kind, Kind::Ttl | Kind::Queue) { 6 } else { 3 };
+    step * steps + Duration::from_secs(1)
 }
 
 async fn play(world: &World, scenario: &Scenario) {

@@ -57,6 +57,8 @@ pub enum Outcome {
 pub enum State {
     /// Somebody holds the lease.
     Held,
+    /// Somebody has the place, but no token yet.
+    Asked,
     /// Kept for a successor (or for nobody).
     Reserved,
     /// Paused by an operator.

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tenure_core::identity::{IdentityError, StableIdentity};
+use tenure_core::store::ttl::Ttl;
 use tenure_core::store::versioned::Versioned;
 use tenure_core::store::{Action, ControlRequest, LeaseRecord, LeaseStore, Operator, Pause, Requested};
 use tenure_core::{
-    Attempt, BidId, CandidateId, ClockExt, ElectionName, Elections, Fence, FencingToken, Random, RequestId,
-    Settings,
+    Attempt, BidId, CandidateId, ElectionName, Elections, Fence, FencingToken, Random, RequestId, Settings,
 };
 use tenure_testkit::VirtualClock;
 use tokio::sync::Notify;
@@ -16,13 +17,18 @@ use tokio::sync::Notify;
 use crate::doors::{Names, NetStore, NetVersioned, Recorder};
 use crate::fault;
 use crate::gate::{Gate, ProcessClock};
-use crate::ledger::{Ledger, Wrong};
+use crate::home::{Disks, Elsewhere, Home};
+use crate::ledger::Ledger;
+use crate::model::queue::{self, Queue};
+use crate::model::redlock::{Machines, Redlock};
+use crate::net_ttl::NetTtl;
 use crate::network::{Link, Net, Weather, unpoisoned};
-use crate::plan::{Plan, derive};
+use crate::plan::{Plan, derive, spread};
 use crate::process::Process;
-use crate::server::Server;
+use crate::server::{Making, Server};
 use crate::trace::{Recording, What, Who, trust};
 use crate::twin::Twin;
+use crate::wrong::Wrong;
 
 /// The world of one run; clones are the same world.
 #[derive(Clone)]
@@ -47,6 +53,7 @@ struct Shared {
     names: Arc<Mutex<Vec<CandidateId>>>,
     elected: Notify,
     stormy: AtomicBool,
+    disks: Disks,
 }
 
 /// Whom a new process takes after.
@@ -70,10 +77,17 @@ impl World {
         // Never zero: another server's clock can be behind.
         let server_offset = random.up_to(plan.clocks.offset) + Duration::from_secs(100);
         let server_clock = time.beside().with_offset(server_offset).with_rates(ppm, ppm);
-        let server = Server::new(plan.kind, &server_clock, wrong);
+        let trace = Recording::new(time.clone());
+        let server = Server::new(&Making {
+            plan: &plan,
+            clock: &server_clock,
+            random: Random::from_seed(derive(seed, "server")),
+            trace: trace.clone(),
+            wrong,
+        });
         let election = ElectionName::new("e").unwrap_or_else(|_| unreachable!("one letter is a name"));
         let net = Arc::new(Net {
-            trace: Recording::new(time.clone()),
+            trace,
             faults_end: plan.ttl * plan.ttls,
             time: time.clone(),
             election,
@@ -101,6 +115,7 @@ impl World {
             names: Arc::default(),
             elected: Notify::new(),
             stormy: AtomicBool::new(true),
+            disks: Disks::default(),
         };
         Self { shared: Arc::new(shared) }
     }
@@ -163,6 +178,24 @@ impl World {
         }
     }
 
+    /// Returns the machines of which a majority decides.
+    #[must_use]
+    pub fn machines(&self) -> Option<Machines> {
+        match self.shared.net.server(0) {
+            Server::Machines(machines) => Some(machines),
+            _ => None,
+        }
+    }
+
+    /// Returns the server whose keys hang on sessions.
+    #[must_use]
+    pub fn sessions(&self) -> Option<queue::Server> {
+        match self.shared.net.server(0) {
+            Server::Sessions(server) => Some(server),
+            _ => None,
+        }
+    }
+
     pub(crate) fn settings(&self, ttl: Duration) -> Settings {
         Settings::ttl(ttl)
     }
@@ -208,7 +241,7 @@ impl World {
 
     /// Waits for true time to pass.
     pub async fn sleep(&self, d: Duration) {
-        self.shared.net.time.sleep(d).await;
+        self.shared.net.time.sleep_true(d).await;
     }
 
     /// Waits for a drawn time, from and to in percent of the ttl.
@@ -237,6 +270,35 @@ impl World {
 
     /// Makes a process that does not stand yet.
     pub fn make(&self, birth: &Birth) -> Arc<Process> {
+        self.make_at(birth, None)
+    }
+
+    /// Starts a candidate with a stable identity at `home`, unless another live process has that.
+    pub fn start_at(&self, home: &Home) -> Option<Arc<Process>> {
+        match StableIdentity::open("one identity", &home.directory, home.origin.instance_id.clone()) {
+            Ok(identity) => {
+                let process = self.make_at(&Birth::default(), Some((identity, home)));
+                process.stand(self.shared.plan.resign_on_failure);
+                Some(process)
+            }
+            Err(IdentityError::InUse { .. }) => {
+                self.fault(Who::WORLD, fault::IDENTITY_IN_USE);
+                None
+            }
+            Err(_) => {
+                self.unexpected("a state directory could not be used");
+                None
+            }
+        }
+    }
+
+    /// Returns the disks of the run's machines.
+    #[must_use]
+    pub fn disks(&self) -> &Disks {
+        &self.shared.disks
+    }
+
+    fn make_at(&self, birth: &Birth, identity: Option<(StableIdentity, &Home)>) -> Arc<Process> {
         let shared = &self.shared;
         let index = unpoisoned(&shared.processes).len();
         let who = Who(u16::try_from(index).unwrap_or(u16::MAX - 1));
@@ -258,26 +320,34 @@ impl World {
         };
         unpoisoned(&shared.names).push(name.clone());
         let ttl = birth.ttl.unwrap_or(shared.plan.ttl);
-        let door = self.door(&link, &clock);
+        let door = self.door(&link, &clock, &name, ttl);
         let timing = self
             .settings(ttl)
             .resolve(&door.guarantees())
             .unwrap_or_else(|broken| unreachable!("plans keep the rules: {broken}"));
         let door = self.recorded(door, &link, &clock, trust(&timing));
-        let (door, election) = self.translated(door, birth, index);
-        let seed = self.seed_of(birth, index);
-        let elections = Elections::builder(door)
+        let (mut door, election) = self.translated(door, birth, index);
+        // The file of a lock that the kernel takes from a process that dies, and the simulation from one that crashes.
+        let proof = identity.as_ref().and_then(|(identity, _)| identity.proof().try_clone().ok());
+        if let Some((_, home)) = &identity {
+            door = Arc::new(Elsewhere::new(door, home));
+        }
+        let mut elections = Elections::builder(door)
             .clock(Arc::new(clock.clone()))
             .candidate(name.clone())
             .settings(self.settings(ttl))
-            .seed(seed)
-            .build();
+            .seed(self.seed_of(birth, index));
+        if let Some((identity, _)) = identity {
+            elections = elections.identity(identity);
+        }
+        let elections = elections.build();
         let process = Arc::new(Process {
             who,
             name,
             clock,
             gate,
             link,
+            proof,
             elections,
             election,
             timing,
@@ -303,14 +373,31 @@ impl World {
         }
     }
 
-    fn door(&self, link: &Arc<Link>, clock: &ProcessClock) -> Arc<dyn LeaseStore> {
+    fn door(
+        &self,
+        link: &Arc<Link>,
+        clock: &ProcessClock,
+        name: &CandidateId,
+        ttl: Duration,
+    ) -> Arc<dyn LeaseStore> {
+        let link = Arc::clone(link);
         match self.shared.net.server(0) {
             Server::Bytes { door, .. } => {
                 let unconditional = self.shared.wrong == Some(Wrong::IgnoresCondition);
-                let store = NetVersioned { link: Arc::clone(link), door, unconditional };
+                let store = NetVersioned { link, door, unconditional };
                 Arc::new(Versioned::with_clock(store, Arc::new(clock.clone())))
             }
-            Server::Memory(_) | Server::Ledger(_) => Arc::new(NetStore { link: Arc::clone(link) }),
+            Server::Values { values, .. } => {
+                Arc::new(Ttl::with_clock(NetTtl { link, values }, Arc::new(clock.clone())))
+            }
+            Server::Machines(machines) => {
+                let random = Random::from_seed(derive(self.shared.seed, &format!("redlock {}", link.who)));
+                Arc::new(Redlock::new(link, machines, random))
+            }
+            Server::Sessions(server) => {
+                Arc::new(Queue::new(link, server, clock.clone(), name.clone(), ttl, self.shared.wrong))
+            }
+            Server::Memory(_) | Server::Ledger(_) | Server::Pool(_) => Arc::new(NetStore { link }),
         }
     }
 
@@ -423,6 +510,11 @@ impl World {
                 let clock = Arc::new(self.shared.net.time.clone());
                 what(&Versioned::with_clock(store, clock)).await;
             }
+            Server::Values { values, .. } => {
+                let link = Arc::clone(&self.shared.operator);
+                let clock = Arc::new(self.shared.net.time.clone());
+                what(&Ttl::with_clock(NetTtl { link, values }, clock)).await;
+            }
             server => {
                 if let Some(store) = server.leases()
                     && let Some(operator) = store.operator()
@@ -483,10 +575,4 @@ impl World {
 fn who_is(names: &[CandidateId], name: &str) -> Who {
     let place = names.iter().position(|known| known.as_str() == name);
     place.and_then(|place| u16::try_from(place).ok()).map_or(Who::WORLD, Who)
-}
-
-/// Draws a clock rate within `limit` parts in a million, to either side.
-fn spread(random: &Random, limit: u64) -> i64 {
-    let drawn = random.below(2 * limit + 1);
-    i64::try_from(drawn).unwrap_or(0) - i64::try_from(limit).unwrap_or(0)
 }

@@ -196,6 +196,11 @@ impl VirtualClock {
         Instant::now().saturating_duration_since(self.origin)
     }
 
+    /// Waits for true time to pass, whatever this machine's clocks show.
+    pub async fn sleep_true(&self, d: Duration) {
+        self.sleep_true_until(self.true_now().saturating_add(d)).await;
+    }
+
     fn jump(&self, boot: Duration, raw: Duration) {
         self.change(|state, _| {
             state.boot.reading = state.boot.reading.saturating_add(boot);

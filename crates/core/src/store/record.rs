@@ -10,12 +10,14 @@ pub(super) mod parts;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Acquisition, Answer, Answered, Bid, ControlRequest, Holder, Lease, LeaseRecord, Metadata, Next, Origin,
     Pause, RecordState, Release, Released, Renew, Renewal, Requested, Term, TermEnd,
 };
+use crate::flaw::{Flaw, flawed};
 use crate::name::{Attempt, BidId, CandidateId, ElectionName, Identity};
 use crate::token::FencingToken;
 
@@ -162,16 +164,10 @@ impl Record {
     /// # Errors
     /// Whatever cannot be understood: the election then counts as corrupt, never as free.
     pub fn decode(election: &ElectionName, bytes: &[u8]) -> Result<Self, Unreadable> {
-        #[derive(Deserialize)]
-        struct Head {
-            format: u32,
+        let record: Self = read(bytes)?;
+        if record.format > FORMAT {
+            return Err(Unreadable::Future(record.format));
         }
-        // The format first: a later one may have changed anything else.
-        let head: Head = serde_json::from_slice(bytes)?;
-        if head.format > FORMAT {
-            return Err(Unreadable::Future(head.format));
-        }
-        let record: Self = serde_json::from_slice(bytes)?;
         if record.election != *election {
             return Err(Unreadable::Misplaced(record.election));
         }
@@ -395,6 +391,18 @@ impl Record {
     }
 }
 
+/// Reads JSON. If that fails, the format is looked at first: a later one may have changed anything else.
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
+    #[derive(Deserialize)]
+    struct Head {
+        format: u32,
+    }
+    serde_json::from_slice(bytes).map_err(|error| match serde_json::from_slice(bytes) {
+        Ok(Head { format }) if format > FORMAT => Unreadable::Future(format),
+        _ => Unreadable::Foreign(error),
+    })
+}
+
 /// Decides a bid.
 #[must_use]
 pub fn acquire(
@@ -501,12 +509,14 @@ pub fn renew(present: Option<&Record>, renewal: &Renew, sight: &Sight) -> Decisi
     next.answer(renewal.answer.as_ref());
     next.age_us = 0;
     next.renew_total = next.renew_total.saturating_add(1);
-    let held = Held {
-        attempt: renewal.attempt,
-        renew_count: held.renew_count.saturating_add(1),
-        renewed_at_ms: unix_ms(sight.wall),
-        ..held.clone()
-    };
+    let mut held = held.clone();
+    held.attempt = renewal.attempt;
+    held.renew_count = held.renew_count.saturating_add(1);
+    held.renewed_at_ms = unix_ms(sight.wall);
+    if flawed(Flaw::SameBytesTwice) {
+        next = Record { age_us: 0, ..record.clone() };
+        held = record.held.clone().unwrap_or(held);
+    }
     let lease = next.lease(&held);
     next.held = Some(held);
     let request = next.request_left(&Sight { age: Duration::ZERO, watched: Duration::ZERO, ..*sight });

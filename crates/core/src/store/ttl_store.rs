@@ -38,7 +38,8 @@ pub type ChangedKeys = Pin<Box<dyn Stream<Item = Option<String>> + Send>>;
 ///
 /// *Writes are conditional and whole.* Each takes effect at one moment, if its condition holds at that moment, or not
 /// at all. `true` and `false` are facts. After an error of an unknown kind (see [`ErrorKind`](super::ErrorKind)) the
-/// write may still take effect once, later, if its condition then holds. Values are compared whole, byte by byte.
+/// write may still take effect once, later, if its condition then holds; never twice, so a client that repeats writes by
+/// itself must be told not to. Values are compared whole, byte by byte.
 ///
 /// *Values end by the store's clock.* A value written with a ttl is gone that long after it was written, and never
 /// before; `None` means that it does not end. What is taken away late blocks whoever just began to look, nobody else:

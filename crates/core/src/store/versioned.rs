@@ -244,19 +244,33 @@ impl<S: VersionedStore> Shared<S> {
             self.known().remove(election);
             return Ok(Present { known: None, sight: self.sight(None, Age::Unknown) });
         };
-        let record = Record::decode(election, &found.bytes).map_err(|e| {
-            let message = format!(
-                "the record of election {:?} cannot be understood: {e}; nobody is elected until it is repaired",
-                election.as_str()
-            );
-            StoreError::new(ErrorKind::Corrupt, self.store.guarantees().store, operation, message)
-        })?;
-        let known = self.note(election, Box::new(record), found.revision, asked, found.age);
+        // Read before, most of the time: whoever was woken by a change looks again to bid.
+        let known = self.known().get(election).filter(|known| known.revision == found.revision).cloned();
+        let record = match known {
+            Some(known) => known.record,
+            None => Box::new(self.decode(election, &found.bytes, operation)?),
+        };
+        let known = self.note(election, record, found.revision, asked, found.age);
         let mut sight = self.sight(Some(&known), found.age);
         if let Some(life_sign) = known.record.life_sign() {
             sight.holder_dead = self.store.is_dead(life_sign).await;
         }
         Ok(Present { known: Some(known), sight })
+    }
+
+    fn decode(
+        &self,
+        election: &ElectionName,
+        bytes: &[u8],
+        operation: &'static str,
+    ) -> Result<Record, StoreError> {
+        Record::decode(election, bytes).map_err(|e| {
+            let message = format!(
+                "the record of election {:?} cannot be understood: {e}; nobody is elected until it is repaired",
+                election.as_str()
+            );
+            StoreError::new(ErrorKind::Corrupt, self.store.guarantees().store, operation, message)
+        })
     }
 
     async fn write(

@@ -23,7 +23,9 @@ pub(super) fn check(trace: &Trace) -> Result<(), Breach> {
             What::Elected { .. } => open = None,
             // Vacated; also while the election is paused.
             What::Stored(stored)
-                if stored.holder.is_none() && stored.state != State::Free && open.is_none() =>
+                if stored.holder.is_none()
+                    && matches!(stored.state, State::Reserved | State::Paused)
+                    && open.is_none() =>
             {
                 if let Some((token, successor, window)) = announced
                     && token == stored.token

@@ -88,7 +88,10 @@ pub(super) const STORE_CLOCK_STEP: Scenario = Scenario {
     name: "store_clock_step",
     story: "the store's own clock jumps ahead and frees every lease at once",
     about: &[fault::STORE_CLOCK_STEP, "takeover"],
-    plan: |dice| Plan { kind: Kind::Memory, ..Plan::losing(dice, 1.0) },
+    plan: |dice| {
+        let kind = if pick(dice, 2) == 0 { Kind::Memory } else { Kind::Ttl };
+        Plan { kind, ..Plan::losing(dice, 1.0) }
+    },
     script: |world| {
         Box::pin(async move {
             with_each_leader(&world, (50, 250), async |_| {

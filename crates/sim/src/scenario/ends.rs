@@ -7,6 +7,7 @@ use super::{Scenario, with_each_leader};
 use crate::fault;
 use crate::plan::{Plan, pick};
 use crate::process::Process;
+use crate::server::Kind;
 use crate::work::Work;
 use crate::world::{Birth, World};
 
@@ -63,6 +64,13 @@ pub(super) const OVERLAPPING_CALLBACKS: Scenario = Scenario {
     },
 };
 
+/// Slow messages, so that a bid can be met under way; a bid of many steps has to end in the same time.
+fn slow_down(plan: &mut Plan) {
+    let up_to = Duration::from_millis(if plan.kind == Kind::Ttl { 25 } else { 100 });
+    plan.weather.request = (Duration::from_millis(1), up_to);
+    plan.weather.reply = plan.weather.request;
+}
+
 /// After a bid was given up in good weather, its lease must not stay: nobody would renew or release it.
 async fn expect_no_orphan(world: &World, process: &Arc<Process>, what: &'static str) {
     world.sleep(process.timing.call_timeout * 2 + Duration::from_millis(200)).await;
@@ -81,8 +89,7 @@ pub(super) const STOP_DURING_ACQUIRE: Scenario = Scenario {
     about: &[fault::STOP_IN_BID],
     plan: |dice| {
         let mut plan = Plan { candidates: 0, ..Plan::plain(dice) };
-        plan.weather.request = (Duration::from_millis(1), Duration::from_millis(100));
-        plan.weather.reply = plan.weather.request;
+        slow_down(&mut plan);
         plan
     },
     script: |world| {
@@ -107,8 +114,7 @@ pub(super) const DROPPED_CALL: Scenario = Scenario {
     about: &[fault::CALL_DROPPED, "term"],
     plan: |dice| {
         let mut plan = Plan { candidates: 0, ..Plan::plain(dice) };
-        plan.weather.request = (Duration::from_millis(1), Duration::from_millis(100));
-        plan.weather.reply = plan.weather.request;
+        slow_down(&mut plan);
         plan
     },
     script: |world| {

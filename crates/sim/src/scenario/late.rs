@@ -7,13 +7,16 @@ use crate::fault;
 use crate::network::Weather;
 use crate::plan::{Plan, pick};
 use crate::process::Process;
+use crate::server::Kind;
 use crate::trace::Verb;
 use crate::world::World;
 use std::sync::Arc;
 use tenure_core::Random;
 
 fn late(dice: &Random, verb: Verb) -> Plan {
-    let mut plan = Plan::deciding(dice);
+    // Both decide by conditions alone, one in the server and one in each process, in several steps.
+    let kind = if pick(dice, 2) == 0 { Kind::Memory } else { Kind::Ttl };
+    let mut plan = Plan { kind, ..Plan::plain(dice) };
     plan.weather = Weather {
         only: Some(verb),
         late: 400,

@@ -9,8 +9,10 @@ mod handoff;
 mod identity;
 mod late;
 mod losses;
+mod majorities;
 mod operators;
 mod pauses;
+mod sessions;
 mod takeover;
 
 use std::future::Future;
@@ -63,6 +65,8 @@ pub const ALL: &[&Scenario] = &[
     &pauses::CAMPAIGN_AFTER_OWN_EXPIRY,
     &data_loss::FAILOVER_LOSES_LEASE,
     &data_loss::STUCK_STORE_WAKES,
+    &sessions::HALF_OPEN_SESSION,
+    &sessions::POOLED_CONNECTION,
     &takeover::HERD,
     &handoff::FLAPPING_FAILBACK,
     &handoff::STALLED_HANDOFF,
@@ -72,6 +76,7 @@ pub const ALL: &[&Scenario] = &[
     &late::LATE_RENEW_AFTER_GIVING_UP,
     &ends::DROPPED_CALL,
     &identity::CLONED_PROCESS,
+    &identity::CLONED_STATE_DIR,
     &pauses::STOPPED_IN_CRITICAL_SECTION,
     &clocks::SLEWED_CLOCK,
     &clocks::STORE_CLOCK_STEP,
@@ -81,25 +86,18 @@ pub const ALL: &[&Scenario] = &[
     &data_loss::RENEWALS_NOT_REPLICATED,
     &data_loss::OLD_MASTER_WITH_LEADER,
     &data_loss::SKEWED_FAILOVER_TOKEN,
+    &majorities::REDLOCK_TOKEN_MAJORITIES,
+    &majorities::REDLOCK_SPLIT_VOTES,
+    &takeover::TWO_GATEWAYS_TWO_CLOCKS,
     &takeover::SAME_ETAG_TWICE,
     &operators::REQUEST_KEEPS_DEAD_LEADER,
     &operators::STALE_REQUEST_NEXT_TERM,
     &operators::FORGOTTEN_PAUSE,
+    &sessions::GHOST_KEY_SHARED_LEASE,
+    &sessions::SESSION_ALIVE_KEY_GONE,
+    &sessions::HANDOFF_OUT_OF_ORDER,
     &operators::FORCE_RELEASE,
     &everything::SEQUENCE_OF_ALL,
-];
-
-/// Scenarios of BEHAVIOURS C that need something that is not there yet.
-pub const NOT_YET: &[(&str, &str)] = &[
-    ("half_open_session", "needs a store whose leases hang on a session"),
-    ("pooled_connection", "needs a store whose leases hang on a connection"),
-    ("cloned_state_dir", "needs identities that last over restarts (B10) and their state directory"),
-    ("redlock_token_majorities", "needs the Redlock store"),
-    ("redlock_split_votes", "needs the Redlock store"),
-    ("two_gateways_two_clocks", "needs the object-storage store, which judges age by two stamps"),
-    ("ghost_key_shared_lease", "needs a store in which elections share one lease"),
-    ("session_alive_key_gone", "needs a store whose leases hang on a session"),
-    ("handoff_out_of_order", "needs a store in which candidates queue"),
 ];
 
 /// Finds a scenario by its name.

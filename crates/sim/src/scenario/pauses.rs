@@ -61,7 +61,8 @@ pub(super) const STOPPED_IN_CRITICAL_SECTION: Scenario = Scenario {
     about: &[fault::STOPPED_INSIDE, "takeover"],
     plan: |dice| {
         let mut plan = Plan::plain(dice);
-        plan.kind = if pick(dice, 2) == 0 { Kind::VersionedWithAge } else { Kind::VersionedWithoutAge };
+        let kinds = [Kind::VersionedWithAge, Kind::VersionedWithoutAge, Kind::Ttl];
+        plan.kind = kinds[pick(dice, 3)];
         plan.candidates = 4;
         plan.weather.pause_before_send = 30;
         plan.weather.pause_up_to = plan.ttl * 3;

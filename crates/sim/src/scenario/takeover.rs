@@ -17,8 +17,8 @@ pub(super) const TAKEOVER_WITHOUT_CAS: Scenario = Scenario {
     story: "renewal or takeover is not conditional: two winners",
     about: &[fault::CRASH, "takeover", "bid refused"],
     plan: |dice| {
-        let kinds = [Kind::VersionedWithAge, Kind::VersionedWithoutAge];
-        let mut plan = Plan { kind: kinds[pick(dice, 2)], candidates: 5, ..Plan::plain(dice) };
+        let kinds = [Kind::VersionedWithAge, Kind::VersionedWithoutAge, Kind::Ttl];
+        let mut plan = Plan { kind: kinds[pick(dice, 3)], candidates: 5, ..Plan::plain(dice) };
         plan.weather.request = (Duration::from_millis(1), Duration::from_millis(150));
         plan.weather.reply = plan.weather.request;
         plan
@@ -127,6 +127,37 @@ pub(super) const SAME_ETAG_TWICE: Scenario = Scenario {
                     world.request(token, Action::Resign).await;
                 }
                 _ => leader.pause(world.percent(50, 200)),
+            })
+            .await;
+        })
+    },
+};
+
+pub(super) const TWO_GATEWAYS_TWO_CLOCKS: Scenario = Scenario {
+    name: "two_gateways_two_clocks",
+    story: "a record's age is the difference of two gateways' clocks, and a live lease looks as if it had ended",
+    about: &[fault::LOOKED_OLDER, fault::CRASH, "takeover"],
+    plan: |dice| {
+        let mut plan = Plan { kind: Kind::Gateways, ..Plan::plain(dice) };
+        // Stamps are whole seconds: nobody uses them for short leases.
+        plan.ttl *= 10;
+        plan.work.act_every = plan.ttl / 8;
+        plan.gateway_skew = plan.ttl * 9 / 10;
+        plan
+    },
+    script: |world| {
+        Box::pin(async move {
+            with_each_leader(&world, (20, 100), async |leader| match pick(world.dice(), 5) {
+                0 => {
+                    leader.crash();
+                    world.start();
+                }
+                1 => leader.link.cut_for(world.percent(50, 200)),
+                2 => leader.pause(world.percent(50, 200)),
+                3 => world.pause_election(world.percent(5, 50)).await,
+                // Somebody new has watched nothing, and has to go by the stamps.
+                _ if world.processes().len() < 12 => drop(world.start()),
+                _ => leader.resign(),
             })
             .await;
         })

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Decision, FORMAT, Held, Record, STRETCH_PERMILLE, Sight, StoredPause, StoredRequest, Unreadable, acquire,
-    empty, micros, release, stretched, whole_ms,
+    empty, micros, read, release, stretched, whole_ms,
 };
 use crate::name::{Attempt, BidId, CandidateId, ElectionName, Identity};
 use crate::store::{
@@ -87,16 +87,10 @@ pub(in crate::store) fn decode<T: DeserializeOwned>(
     election: &ElectionName,
     bytes: &[u8],
 ) -> Result<T, Unreadable> {
-    #[derive(Deserialize)]
-    struct Head {
-        format: u32,
+    let envelope: Envelope<T> = read(bytes)?;
+    if envelope.format > FORMAT {
+        return Err(Unreadable::Future(envelope.format));
     }
-    // The format first: a later one may have changed anything else.
-    let head: Head = serde_json::from_slice(bytes)?;
-    if head.format > FORMAT {
-        return Err(Unreadable::Future(head.format));
-    }
-    let envelope: Envelope<T> = serde_json::from_slice(bytes)?;
     if envelope.election != *election {
         return Err(Unreadable::Misplaced(envelope.election));
     }
@@ -343,6 +337,11 @@ impl Slot {
     pub(in crate::store) fn held(record: &Record) -> Option<Self> {
         let held = record.held.clone()?;
         Some(Self::Held(Led { token: record.token, held }))
+    }
+
+    /// Tells whether it is the lease of this term.
+    pub(in crate::store) fn is_lease_of(&self, bid: BidId, token: FencingToken) -> bool {
+        matches!(self, Self::Held(led) if led.held.bid == bid && led.token == token)
     }
 
     /// Makes the entry that stands in the lease's place after `release`.

@@ -56,7 +56,7 @@ use futures_util::{StreamExt, stream};
 pub use entries::Keys;
 
 use super::recent::Recent;
-use super::record::parts::{Asking, Kept, Paused};
+use super::record::parts::{Asking, Kept, Paused, Slot};
 use super::record::{self, Decision};
 use super::together::renew_together;
 use super::ttl_store::{ChangedKeys, TtlStore};
@@ -201,6 +201,31 @@ struct Told {
     paused_by: Option<String>,
 }
 
+impl Told {
+    /// Returns the lease that was told of: its bid and its token.
+    fn lease(&self) -> Option<(BidId, FencingToken)> {
+        let bid = self.bid.filter(|_| self.state == RecordState::Held)?;
+        Some((bid, self.token))
+    }
+}
+
+impl<S: TtlStore> Shared<S> {
+    /// Tells whether all that happened is that a lease which was told of lives on: one read for what happens most.
+    async fn is_renewed(
+        &self,
+        election: &ElectionName,
+        changed: Option<&str>,
+        told: Option<(BidId, FencingToken)>,
+    ) -> bool {
+        let key = Keys::of(election).lease;
+        let Some((bid, token)) = told.filter(|_| changed == Some(&key)) else {
+            return false;
+        };
+        let found = self.get::<Slot>(election, &key, "watch").await;
+        matches!(found, Ok(Some(found)) if found.value().is_lease_of(bid, token))
+    }
+}
+
 struct Watching<S> {
     shared: Arc<Shared<S>>,
     changed: ChangedKeys,
@@ -214,9 +239,13 @@ impl<S: TtlStore> Watching<S> {
     async fn next(&mut self) -> Option<Change> {
         loop {
             let key = self.changed.next().await?;
-            let Some(election) = key.and_then(|key| self.names.get(&key)) else {
+            let Some(election) = key.as_ref().and_then(|key| self.names.get(key)) else {
                 return Some(Change::Gap);
             };
+            let told = self.told.get(election).and_then(Told::lease);
+            if self.shared.is_renewed(election, key.as_deref(), told).await {
+                continue;
+            }
             let view = match self.shared.look(election, "watch").await {
                 Ok(seen) => seen.parts().view(&self.shared.sight(&seen)),
                 // Not readable just now: whoever watches looks for himself.

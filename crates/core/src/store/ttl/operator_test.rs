@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 
 use super::support_test::{Rig, TTL, ms, secs};
 use crate::name::{ElectionName, RequestId};
@@ -210,4 +210,18 @@ async fn a_watch_tells_release_holder_pause_and_request_and_passes_over_renewals
     pause(&rig, TTL).await;
     let Some(Change::Record(record)) = changes.next().await else { panic!("no record") };
     assert_eq!(record.state, RecordState::Paused);
+}
+
+#[tokio::test]
+async fn a_renewal_costs_whoever_watches_one_read() {
+    let rig = Rig::new();
+    let lease = rig.lead("a").await;
+    let mut changes = rig.leases.watch(std::slice::from_ref(&rig.election)).unwrap();
+    let lease = rig.renewed(&lease).await;
+    assert!(matches!(changes.next().await, Some(Change::Record(_))), "the first look tells who leads");
+    rig.renewed(&lease).await;
+    rig.store.count();
+    // Nothing to tell: the renewal is looked at, and the watch waits on.
+    assert!(changes.next().now_or_never().is_none());
+    assert_eq!(rig.store.count(), (1, 0));
 }
