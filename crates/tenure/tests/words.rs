@@ -31,6 +31,7 @@ const RIVALS: &[(&str, &str)] = &[
 /// Public names that use a rival in its own right.
 const ALLOWED: &[(&str, &str)] = &[
     ("instance_id", "the platform's word for a machine"),
+    ("ClientCertificates", "TLS's own word"),
     ("drain_timeout", "the design's own word"),
     ("call_timeout", "the design's own word"),
     ("attempt_timeout", "how long one attempt is waited for"),

@@ -1,9 +1,20 @@
 //! What tests of Tenure and of its stores are built from.
+//!
+//! Behind cargo features, since not every user of the conformance suite has a network: `servers` (feature `servers`)
+//! starts real servers, `proxy` (feature `proxy`) disturbs the way to them.
 
 pub mod conformance;
 pub mod fault;
+#[cfg(feature = "proxy")]
+pub mod proxy;
+#[cfg(any(feature = "proxy", feature = "servers"))]
+pub mod resp;
+#[cfg(feature = "servers")]
+pub mod servers;
 mod twist;
 pub mod virtual_clock;
+#[cfg(any(feature = "proxy", feature = "servers"))]
+mod wait;
 
 pub use twist::{Twist, Twisted};
 pub use virtual_clock::VirtualClock;
