@@ -401,8 +401,9 @@ fn running_at(place: &Place) -> Arc<Mutex<BTreeSet<Running>>> {
 impl Drop for Shared {
     fn drop(&mut self) {
         let mut places = places();
-        // The last of the place; nobody can join it under the lock.
-        if Arc::strong_count(&self.running) == 1 {
+        // Let go under the lock: of two that leave at once, the second sees that it is the last.
+        drop(std::mem::take(&mut self.running));
+        if places.get(&self.place).is_some_and(|running| running.strong_count() == 0) {
             places.remove(&self.place);
         }
     }

@@ -21,8 +21,9 @@ pub(super) fn now() -> Moment {
 }
 
 fn since_zero(reading: Timespec) -> u64 {
-    // The kernel answers neither clock with a negative second nor with a nanosecond past the second.
-    reading.tv_sec.unsigned_abs().saturating_mul(1_000_000_000).saturating_add(reading.tv_nsec.unsigned_abs())
+    // The kernel answers neither clock with a negative second nor with a nanosecond past the second, and 584 years of
+    // uptime fit.
+    reading.tv_sec.unsigned_abs() * 1_000_000_000 + reading.tv_nsec.unsigned_abs()
 }
 
 /// A timer on the boot clock that fires at once on resume if its time came during a suspend.

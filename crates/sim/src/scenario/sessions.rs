@@ -50,7 +50,7 @@ pub(super) const SESSION_ALIVE_KEY_GONE: Scenario = Scenario {
                     // The watch would tell it at once.
                     leader.link.cut_for(world.percent(10, 60));
                 }
-                if queue::delete_leaders_key(&server, &world.net().election) {
+                if queue::delete_leaders_entry(&server, &world.net().election) {
                     world.fault(Who::WORLD, fault::KEY_REMOVED);
                     world.net().look(0);
                 }

@@ -188,7 +188,7 @@ pub fn peek(server: &Server, election: &ElectionName) -> Option<LeaseRecord> {
 }
 
 /// Removes the leader's key by hand, and tells whether there was one; its session lives on.
-pub fn delete_leaders_key(server: &Server, election: &ElectionName) -> bool {
+pub fn delete_leaders_entry(server: &Server, election: &ElectionName) -> bool {
     let snapshot = server.look();
     let sight = Sight::new(&snapshot, election);
     let Some((key, _, _)) = sight.places.iter().find(|(_, _, place)| place.claimed) else { return false };

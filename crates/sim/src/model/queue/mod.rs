@@ -15,7 +15,7 @@
 mod line;
 mod tending;
 
-pub use line::{Server, delete_leaders_key, line, peek};
+pub use line::{Server, delete_leaders_entry, line, peek};
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
