@@ -1,38 +1,50 @@
 //! The command itself, from the stub that becomes it to its end. Used by the keeper, or by the init of its namespace.
 
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::CommandExt;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getpid, kill_process_group};
+use tenure::clock::Moment;
 
 use super::post::{Mail, Post};
-use super::protocol::{Ending, Exec};
-use super::supervisor::{THIS_PROGRAM, again};
+use super::protocol::{Ending, FromStub, Surroundings, ToStub};
+use super::supervisor::{THIS_PROGRAM, again, own_command};
 use super::terminal::bring_forward;
 
-/// The command, in a process group of its own.
+/// The command, in a process group of its own; at first a stub that waits to become it.
 pub(super) struct MainChild {
     pub(super) pid: Pid,
     stub: Post,
+    told_to_go: bool,
     /// Why the stub did not become the command.
     failure: Option<Ending>,
 }
 
+/// What is heard of the stub.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// It waits for the word.
+    Ready,
+    /// It has become the command.
+    Started,
+}
+
 impl MainChild {
-    /// Starts the stub and hands it what it needs.
-    pub(super) fn start(
-        command: &[OsString],
-        exec: &Exec,
-        terminal: Option<BorrowedFd<'_>>,
-    ) -> io::Result<Self> {
+    /// Starts the stub, before it is needed: entering a control group alone may take 20 ms.
+    pub(super) fn prepare(surroundings: Surroundings, terminal: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let (mut stub, theirs) = Post::pair()?;
-        // Sent before it is born, so that it never waits for us.
-        stub.send_with(exec, terminal.as_slice())?;
+        let parent = getpid().as_raw_pid();
+        stub.send_with(&ToStub::Prepare { parent, surroundings }, terminal.as_slice())?;
         // Its group is there before it runs: a signal to the group never misses it.
-        let child = again(THIS_PROGRAM, super::STUB, theirs, command).process_group(0).spawn()?;
-        Ok(Self { pid: Pid::from_child(&child), stub, failure: None })
+        let child = again(THIS_PROGRAM, super::STUB, theirs, &own_command()).process_group(0).spawn()?;
+        Ok(Self { pid: Pid::from_child(&child), stub, told_to_go: false, failure: None })
+    }
+
+    /// Lets the stub become the command.
+    pub(super) fn go(&mut self, env: Vec<(String, String)>, deadline: Moment, foreground: bool) {
+        self.told_to_go = true;
+        self.stub.send(&ToStub::Go { env, deadline, foreground });
     }
 
     /// Returns the socket to the stub.
@@ -40,21 +52,19 @@ impl MainChild {
         &self.stub
     }
 
-    /// Reads what the stub says; true once, when it has become the command. Exec closes the socket, so that success is
-    /// silence and the end of file.
-    pub(super) fn has_started(&mut self) -> bool {
+    /// Reads what the stub says. Exec closes the socket, so that success is silence and the end of file.
+    pub(super) fn hear(&mut self) -> Option<News> {
         loop {
-            match self.stub.receive() {
-                Some(Mail::Message(failure, _)) => self.failure = Some(failure),
-                Some(Mail::End) => return self.failure.is_none(),
-                None => return false,
+            match self.stub.receive()? {
+                Mail::Message(FromStub::Ready, _) => return Some(News::Ready),
+                Mail::Message(FromStub::Failed(failure), _) => self.failure = Some(failure),
+                Mail::End => return (self.told_to_go && self.failure.is_none()).then_some(News::Started),
             }
         }
     }
 
-    /// Says how it ended, given what the kernel says.
+    /// Says how it ended, given what the kernel says. Everything has been heard.
     pub(super) fn ended(&mut self, ending: Ending) -> Ending {
-        self.has_started();
         self.failure.take().unwrap_or(ending)
     }
 

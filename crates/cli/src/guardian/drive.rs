@@ -121,7 +121,10 @@ fn obey(guardian: &mut Guardian, order: &str) -> io::Result<()> {
             let env = vec![("TENURE_TEST".to_owned(), rest.next().unwrap_or_default().to_owned())];
             guardian.begin(Order { term: 1, env, deadline, must_stop, record: record_order() });
         }
-        "extend" => guardian.extend(after(number()), after(number())),
+        "extend" => {
+            guardian.extend(after(number()), after(number()));
+            say("extended");
+        }
         "stop" => guardian.stop(after(number())),
         "kill" => guardian.kill(),
         "signal" => guardian.forward(number().and_then(|number| i32::try_from(number).ok()).unwrap_or(0)),

@@ -164,13 +164,8 @@ impl Guardian {
         while let Some(mail) = self.wrapper.receive() {
             match mail {
                 Mail::Message(order, _) => self.heed(order, now),
-                Mail::End => {
-                    // The wrapper is gone, and with it everybody who may renew: no drain.
-                    self.begin_to_kill(now);
-                    if let Some(keeper) = &self.keeper {
-                        keeper.post.finish();
-                    }
-                }
+                // The wrapper is gone, and with it everybody who may renew: no drain.
+                Mail::End => self.begin_to_kill(now),
             }
         }
     }
@@ -246,9 +241,10 @@ impl Guardian {
                     self.wrapper.send(&FromGuardian::Failed { reason });
                 }
                 Some(Mail::Message(FromKeeper::Started { pid }, _)) => {
-                    if let Some(term) = &mut self.term {
-                        term.started = pid.or(Some(keeper.pid.as_raw_pid()));
-                        let pid = term.started.unwrap_or_default();
+                    // One that ended before it was looked for is named by its keeper.
+                    let pid = pid.unwrap_or(keeper.pid.as_raw_pid());
+                    if let Some(term) = self.running_term() {
+                        term.started = Some(pid);
                         self.wrapper.send(&FromGuardian::Started { pid });
                     }
                 }
@@ -307,7 +303,7 @@ impl Guardian {
     }
 
     fn note_ending(&mut self, ending: Ending) {
-        if let Some(term) = self.term.as_mut().filter(|term| term.ending.is_none()) {
+        if let Some(term) = self.running_term().filter(|term| term.ending.is_none()) {
             term.ending = Some(ending.clone());
             self.wrapper.send(&FromGuardian::Ended(ending));
         }
@@ -324,17 +320,18 @@ impl Guardian {
             self.begin_to_kill(now);
         } else if term.started.is_some() && !std::mem::replace(&mut term.terminated, true) {
             // Not before it has started: a stub would take the signal for its own end, or lose it.
-            self.signal_all(Signal::TERM);
-            // Whoever is stopped gets SIGTERM only when it goes on.
-            self.signal_all(Signal::CONT);
+            self.terminate();
         }
     }
 
-    fn signal_all(&self, signal: Signal) {
+    fn terminate(&self) {
         let me = getpid();
         for process in self.descendants(me) {
-            // Whoever is gone needs no signal; whoever may not be signalled is killed later, or said to survive.
-            let _ = process.signal(me, signal);
+            // Whoever is stopped gets SIGTERM only when it goes on.
+            for signal in [Signal::TERM, Signal::CONT] {
+                // Whoever is gone needs no signal; whoever may not be signalled is killed later, or said to survive.
+                let _ = process.signal(me, signal);
+            }
         }
     }
 
@@ -347,7 +344,18 @@ impl Guardian {
     }
 
     fn begin_to_kill(&mut self, now: Moment) {
-        self.killer.get_or_insert_with(|| Killer::new(now));
+        if self.killer.is_some() {
+            return;
+        }
+        self.wrapper.offer(&FromGuardian::Killing);
+        self.killer = Some(match &self.keeper {
+            // It is nearer, and takes the end of our orders for the order to kill.
+            Some(keeper) => {
+                keeper.post.finish();
+                Killer::after_blow(now)
+            }
+            None => Killer::at_once(now),
+        });
     }
 
     /// Makes a round if one is due.

@@ -5,14 +5,14 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::process::{Signal, getpid, set_parent_process_death_signal};
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 use super::alarm;
-use super::child::MainChild;
+use super::child::{MainChild, News};
 use super::namespace;
 use super::post::{Mail, Post};
-use super::protocol::{Ending, Exec, FromKeeper, Surroundings, ToInit};
-use super::supervisor::{Child, Supervisor, next_child, own_command};
+use super::protocol::{Ending, FromKeeper, ToInit};
+use super::supervisor::{Child, Supervisor, next_child};
 use crate::exit;
 
 pub(super) fn main() -> ExitCode {
@@ -27,7 +27,6 @@ struct Init {
     supervisor: Supervisor,
     keeper: Post,
     terminal: Option<OwnedFd>,
-    surroundings: Option<Surroundings>,
     main: Option<MainChild>,
 }
 
@@ -37,7 +36,7 @@ impl Init {
         // If the keeper has died before this, the socket has ended.
         set_parent_process_death_signal(Some(Signal::KILL))?;
         let keeper = Post::from_stdin()?;
-        Ok(Self { supervisor, keeper, terminal: None, surroundings: None, main: None })
+        Ok(Self { supervisor, keeper, terminal: None, main: None })
     }
 
     /// Returns when the command has ended or the keeper has gone.
@@ -53,9 +52,7 @@ impl Init {
                     Mail::End => return Ok(()),
                 }
             }
-            if self.main.as_mut().is_some_and(MainChild::has_started) {
-                self.keeper.send(&FromKeeper::Started { pid: None });
-            }
+            self.hear_stub();
             while let Ok(Some(child)) = next_child() {
                 if let Some(ending) = self.note(child) {
                     self.keeper.send(&FromKeeper::Ended(ending));
@@ -68,21 +65,19 @@ impl Init {
     fn heed(&mut self, order: ToInit, mut files: Vec<OwnedFd>) {
         match order {
             ToInit::Furnish { in_user_namespace, surroundings } => {
-                (self.terminal, self.surroundings) = (files.pop(), Some(surroundings));
-                self.keeper.send(&match namespace::furnish(in_user_namespace) {
-                    Ok(()) => FromKeeper::Ready { isolation: String::new() },
-                    Err(reason) => FromKeeper::Failed { reason },
+                self.terminal = files.pop();
+                let terminal = self.terminal.as_ref().map(AsFd::as_fd);
+                let stub = namespace::furnish(in_user_namespace).and_then(|()| {
+                    MainChild::prepare(surroundings, terminal).map_err(|error| error.to_string())
                 });
+                match stub {
+                    Ok(stub) => self.main = Some(stub),
+                    Err(reason) => self.keeper.send(&FromKeeper::Failed { reason }),
+                }
             }
             ToInit::Start { env, deadline, foreground } => {
-                let Some(surroundings) = self.surroundings.clone() else { return };
-                let exec = Exec { parent: getpid().as_raw_pid(), deadline, env, foreground, surroundings };
-                match MainChild::start(&own_command(), &exec, self.terminal.as_ref().map(AsFd::as_fd)) {
-                    Ok(main) => self.main = Some(main),
-                    Err(error) => {
-                        let reason = error.to_string();
-                        self.keeper.send(&FromKeeper::Ended(Ending::NotStarted { reason }));
-                    }
+                if let Some(main) = &mut self.main {
+                    main.go(env, deadline, foreground);
                 }
             }
             ToInit::Signal { signal, foreground } => {
@@ -93,8 +88,19 @@ impl Init {
         }
     }
 
+    fn hear_stub(&mut self) {
+        while let Some(news) = self.main.as_mut().and_then(MainChild::hear) {
+            self.keeper.send(&match news {
+                News::Ready => FromKeeper::Ready { isolation: String::new() },
+                News::Started => FromKeeper::Started { pid: None },
+            });
+        }
+    }
+
     /// Returns how the command ended, if that is what happened.
     fn note(&mut self, child: Child) -> Option<Ending> {
+        // What the stub had to say comes first.
+        self.hear_stub();
         let main = self.main.as_mut()?;
         match child {
             Child::Ended(pid, ending) if pid == main.pid => Some(main.ended(ending)),

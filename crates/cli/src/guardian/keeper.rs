@@ -5,16 +5,16 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
-use rustix::process::{Pid, Signal, getpid};
+use rustix::process::{Pid, Signal, getpid, kill_process};
 use tenure::clock::Moment;
 
 use super::alarm;
 use super::cgroup::Cgroup;
-use super::child::MainChild;
+use super::child::{MainChild, News};
 use super::killer::Killer;
 use super::namespace::{self, Namespace};
 use super::post::{Mail, Post};
-use super::protocol::{Ending, Exec, FromKeeper, KeeperHello, Surroundings, ToInit, ToKeeper};
+use super::protocol::{Ending, FromKeeper, KeeperHello, Surroundings, ToInit, ToKeeper};
 use super::supervisor::{Child, NoChild, Supervisor, THIS_PROGRAM, again, next_child, own_command};
 use super::terminal::Terminal;
 use super::tree;
@@ -34,9 +34,10 @@ struct Keeper {
     /// Open until we exit: while a descendant lives the lease is not free.
     _life: Option<OwnedFd>,
     terminal: Option<Terminal>,
-    surroundings: Surroundings,
     cgroup: Option<Cgroup>,
     home: Home,
+    /// How the command's processes are kept together, in words.
+    isolation: String,
     must_stop: Moment,
     ended: bool,
     killer: Option<Killer>,
@@ -45,9 +46,9 @@ struct Keeper {
 /// Where the command lives.
 enum Home {
     /// Right below us.
-    Here(Option<MainChild>),
+    Here(MainChild),
     /// In a namespace of its own, below its init.
-    Namespace { namespace: Namespace, init: Pid, post: Post },
+    Namespace { init: Pid, post: Post },
 }
 
 impl Keeper {
@@ -61,30 +62,26 @@ impl Keeper {
         let life = if hello.life { files.next() } else { None };
         let terminal =
             hello.terminal_home.zip(files.next()).and_then(|(home, file)| Terminal::new(file, home));
-        let home = if hello.namespace {
-            match settle_in_namespace(&hello.surroundings, terminal.as_ref()) {
-                Ok(home) => home,
-                Err(reason) => {
-                    guardian.send(&FromKeeper::Failed { reason });
-                    return Err(io::ErrorKind::Unsupported.into());
-                }
-            }
+        let settled = if hello.namespace {
+            settle_in_namespace(&hello.surroundings, terminal.as_ref())
         } else {
-            let isolation = match &hello.surroundings.cgroup {
-                Some(path) => format!("control group {}", path.display()),
-                None => "process tree".to_owned(),
-            };
-            guardian.send(&FromKeeper::Ready { isolation });
-            Home::Here(None)
+            settle_here(&hello.surroundings, terminal.as_ref())
+        };
+        let (home, isolation) = match settled {
+            Ok(settled) => settled,
+            Err(reason) => {
+                guardian.send(&FromKeeper::Failed { reason });
+                return Err(io::ErrorKind::Unsupported.into());
+            }
         };
         Ok(Self {
             supervisor,
             guardian,
             _life: life,
             terminal,
-            cgroup: hello.surroundings.cgroup.clone().map(Cgroup::at),
-            surroundings: hello.surroundings,
+            cgroup: hello.surroundings.cgroup.map(Cgroup::at),
             home,
+            isolation,
             must_stop: Moment::FAR,
             ended: false,
             killer: None,
@@ -96,7 +93,7 @@ impl Keeper {
         loop {
             let now = alarm::now();
             let wake = self.killer.as_ref().map_or(self.must_stop, Killer::next);
-            self.supervisor.wait(Some(wake), now, &posts(&self.guardian, &self.home))?;
+            self.supervisor.wait(Some(wake), now, &[&self.guardian, self.home.post()])?;
             let now = alarm::now();
             self.hear_guardian(now);
             self.hear_home(now);
@@ -130,7 +127,7 @@ impl Keeper {
             match mail {
                 Mail::Message(ToKeeper::Start { env, deadline, must_stop }, _) => {
                     self.must_stop = must_stop;
-                    self.start(env, deadline, now);
+                    self.start(env, deadline);
                 }
                 Mail::Message(ToKeeper::Extend { must_stop }, _) => self.must_stop = must_stop,
                 Mail::Message(ToKeeper::Signal { signal }, _) => self.signal(signal),
@@ -140,20 +137,13 @@ impl Keeper {
         }
     }
 
-    fn start(&mut self, env: Vec<(String, String)>, deadline: Moment, now: Moment) {
+    fn start(&mut self, env: Vec<(String, String)>, deadline: Moment) {
         if self.killer.is_some() {
             return;
         }
         let foreground = self.terminal.as_mut().is_some_and(Terminal::lend);
         match &mut self.home {
-            Home::Here(main) => {
-                let surroundings = self.surroundings.clone();
-                let exec = Exec { parent: getpid().as_raw_pid(), deadline, env, foreground, surroundings };
-                match MainChild::start(&own_command(), &exec, self.terminal.as_ref().map(AsFd::as_fd)) {
-                    Ok(child) => *main = Some(child),
-                    Err(error) => self.end(Ending::NotStarted { reason: error.to_string() }, now),
-                }
-            }
+            Home::Here(main) => main.go(env, deadline, foreground),
             Home::Namespace { post, .. } => post.send(&ToInit::Start { env, deadline, foreground }),
         }
     }
@@ -163,47 +153,31 @@ impl Keeper {
         let foreground =
             signal == Signal::CONT.as_raw() && self.terminal.as_mut().is_some_and(Terminal::lend);
         match &mut self.home {
-            Home::Here(Some(main)) => {
+            Home::Here(main) => {
                 main.signal(signal, self.terminal.as_ref().filter(|_| foreground).map(AsFd::as_fd));
             }
-            Home::Here(None) => {}
             Home::Namespace { post, .. } => post.send(&ToInit::Signal { signal, foreground }),
         }
     }
 
     fn hear_home(&mut self, now: Moment) {
-        match &mut self.home {
-            Home::Here(Some(main)) => {
-                if main.has_started() {
-                    self.guardian.send(&FromKeeper::Started { pid: Some(main.pid.as_raw_pid()) });
+        while let Some(report) = self.home.hear() {
+            match report {
+                FromKeeper::Ready { .. } => {
+                    self.guardian.send(&FromKeeper::Ready { isolation: self.isolation.clone() });
                 }
-            }
-            Home::Here(None) => {}
-            Home::Namespace { namespace, init, post } => {
-                post.flush();
-                let mut endings = Vec::new();
-                while let Some(Mail::Message(report, _)) = post.receive() {
-                    match report {
-                        FromKeeper::Ready { .. } => {
-                            let isolation = namespace.in_words().to_owned();
-                            self.guardian.send(&FromKeeper::Ready { isolation });
-                        }
-                        FromKeeper::Started { .. } => {
-                            self.guardian.send(&FromKeeper::Started { pid: only_child(*init) });
-                        }
-                        FromKeeper::Stopped { .. } => {
-                            take_back(&mut self.terminal);
-                            self.guardian.send(&report);
-                        }
-                        FromKeeper::Failed { .. } => self.guardian.send(&report),
-                        FromKeeper::Ended(ending) => endings.push(ending),
-                    }
-                }
-                for ending in endings {
-                    self.end(ending, now);
-                }
+                FromKeeper::Stopped { signal } => self.command_stopped(signal),
+                FromKeeper::Ended(ending) => self.end(ending, now),
+                FromKeeper::Failed { .. } | FromKeeper::Started { .. } => self.guardian.send(&report),
             }
         }
+    }
+
+    fn command_stopped(&mut self, signal: i32) {
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back();
+        }
+        self.guardian.send(&FromKeeper::Stopped { signal });
     }
 
     /// Reaps who can be reaped; true if nobody is left.
@@ -218,22 +192,22 @@ impl Keeper {
     }
 
     fn note(&mut self, child: Child, now: Moment) {
+        // What the stub or the init had to say comes first.
+        self.hear_home(now);
         match (child, &mut self.home) {
-            (Child::Ended(pid, ending), Home::Here(Some(main))) if main.pid == pid => {
-                if main.has_started() {
-                    self.guardian.send(&FromKeeper::Started { pid: Some(pid.as_raw_pid()) });
-                }
+            (Child::Ended(pid, ending), Home::Here(main)) if main.pid == pid => {
                 let ending = main.ended(ending);
                 self.end(ending, now);
             }
-            (Child::Stopped(pid, signal), Home::Here(Some(main))) if main.pid == pid => {
-                take_back(&mut self.terminal);
-                self.guardian.send(&FromKeeper::Stopped { signal });
+            (Child::Stopped(pid, signal), Home::Here(main)) if main.pid == pid => {
+                self.command_stopped(signal);
             }
             (Child::Ended(pid, ending), Home::Namespace { init, .. }) if *init == pid => {
-                // What it had to say comes first.
-                self.hear_home(now);
                 self.end(ending, now);
+            }
+            (Child::Stopped(pid, _), Home::Namespace { init, .. }) if *init == pid => {
+                // An init that is stopped reaps nobody.
+                self.begin_to_kill(now);
             }
             _ => {}
         }
@@ -248,7 +222,18 @@ impl Keeper {
     }
 
     fn begin_to_kill(&mut self, now: Moment) {
-        self.killer.get_or_insert_with(|| Killer::new(now));
+        if self.killer.is_some() {
+            return;
+        }
+        self.killer = Some(if self.ended {
+            Killer::at_once(now)
+        } else {
+            if let Some(cgroup) = &self.cgroup {
+                cgroup.kill();
+            }
+            self.home.strike();
+            Killer::after_blow(now)
+        });
     }
 }
 
@@ -266,8 +251,60 @@ fn first_message(
     }
 }
 
-/// Makes a namespace and its init; it is ready when the init says so.
-fn settle_in_namespace(surroundings: &Surroundings, terminal: Option<&Terminal>) -> Result<Home, String> {
+impl Home {
+    /// Returns the next thing that the stub or the init has to say.
+    fn hear(&mut self) -> Option<FromKeeper> {
+        match self {
+            Self::Here(main) => main.hear().map(|news| match news {
+                News::Ready => FromKeeper::Ready { isolation: String::new() },
+                News::Started => FromKeeper::Started { pid: Some(main.pid.as_raw_pid()) },
+            }),
+            Self::Namespace { init, post } => {
+                post.flush();
+                match post.receive()? {
+                    Mail::Message(FromKeeper::Started { .. }, _) => {
+                        Some(FromKeeper::Started { pid: only_child(*init) })
+                    }
+                    Mail::Message(report, _) => Some(report),
+                    Mail::End => None,
+                }
+            }
+        }
+    }
+
+    /// Kills who can be killed without looking for them. Only while the command, or the init, is not reaped.
+    fn strike(&self) {
+        match self {
+            Self::Here(main) => main.signal(Signal::KILL.as_raw(), None),
+            // Not reaped: the number is its own.
+            Self::Namespace { init, .. } => drop(kill_process(*init, Signal::KILL)),
+        }
+    }
+
+    fn post(&self) -> &Post {
+        match self {
+            Self::Here(main) => main.post(),
+            Self::Namespace { post, .. } => post,
+        }
+    }
+}
+
+/// Starts the stub right below us. Returns also in words how its processes are kept together.
+fn settle_here(surroundings: &Surroundings, terminal: Option<&Terminal>) -> Result<(Home, String), String> {
+    let main = MainChild::prepare(surroundings.clone(), terminal.map(AsFd::as_fd))
+        .map_err(|error| format!("the command's process cannot be started: {error}"))?;
+    let isolation = match &surroundings.cgroup {
+        Some(path) => format!("control group {}", path.display()),
+        None => "process tree".to_owned(),
+    };
+    Ok((Home::Here(main), isolation))
+}
+
+/// Makes a namespace and its init, which starts the stub.
+fn settle_in_namespace(
+    surroundings: &Surroundings,
+    terminal: Option<&Terminal>,
+) -> Result<(Home, String), String> {
     let namespace = namespace::found()?;
     let refuse =
         |error: io::Error| format!("the first process of a PID namespace cannot be started: {error}");
@@ -279,20 +316,7 @@ fn settle_in_namespace(surroundings: &Surroundings, terminal: Option<&Terminal>)
     let terminal = terminal.map(AsFd::as_fd);
     post.send_with(&furnish, terminal.as_slice()).map_err(refuse)?;
     let init = again(THIS_PROGRAM, super::INIT, theirs, &own_command()).spawn().map_err(refuse)?;
-    Ok(Home::Namespace { namespace, init: Pid::from_child(&init), post })
-}
-
-fn posts<'a>(guardian: &'a Post, home: &'a Home) -> Vec<&'a Post> {
-    match home {
-        Home::Here(main) => main.iter().map(MainChild::post).chain([guardian]).collect(),
-        Home::Namespace { post, .. } => vec![post, guardian],
-    }
-}
-
-fn take_back(terminal: &mut Option<Terminal>) {
-    if let Some(terminal) = terminal {
-        terminal.take_back();
-    }
+    Ok((Home::Namespace { init: Pid::from_child(&init), post }, namespace.in_words().to_owned()))
 }
 
 /// Finds the number under which we see the command: when it starts it is the only child of its init.

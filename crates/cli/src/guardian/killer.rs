@@ -30,8 +30,14 @@ pub(super) struct Killer {
 }
 
 impl Killer {
-    pub(super) fn new(now: Moment) -> Self {
+    /// Begins with a round at once.
+    pub(super) fn at_once(now: Moment) -> Self {
         Self { began: now, next: now, pause: FIRST_PAUSE, reported: None }
+    }
+
+    /// Begins with a round in a moment: a quicker blow has fallen, after which mostly nobody is left to look for.
+    pub(super) fn after_blow(now: Moment) -> Self {
+        Self { next: now.plus(FIRST_PAUSE), ..Self::at_once(now) }
     }
 
     /// Tells when the next round is due.

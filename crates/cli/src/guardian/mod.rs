@@ -4,7 +4,7 @@
 //! wrapper    `tenure run`: campaigns, renews, gives orders (wrapper.rs)
 //! └ guardian over all terms; sends SIGTERM at the deadline, SIGKILL at must-stop (guardian.rs)
 //!   └ keeper for one term, started in advance; reaps (keeper.rs)
-//!     └ stub, which becomes the command by exec (stub.rs)
+//!     └ stub, started in advance too; becomes the command by exec (stub.rs)
 //!       └ whatever the command starts
 //! ```
 //!

@@ -173,17 +173,30 @@ pub(super) enum FromKeeper {
     Ended(Ending),
 }
 
-/// To the stub, the only message; brings the terminal along.
+/// To the stub.
 #[derive(Serialize, Deserialize, Debug)]
-pub(super) struct Exec {
-    /// The one that must be the stub's parent.
-    pub(super) parent: i32,
-    #[serde(with = "moment")]
-    pub(super) deadline: Moment,
-    pub(super) env: Vec<(String, String)>,
-    /// Whether it becomes the foreground group of the terminal that came along.
-    pub(super) foreground: bool,
-    pub(super) surroundings: Surroundings,
+pub(super) enum ToStub {
+    /// The first message; brings the terminal along. Everything that takes time is done before it matters.
+    Prepare {
+        /// The one that must be the stub's parent.
+        parent: i32,
+        surroundings: Surroundings,
+    },
+    /// Becomes the command.
+    Go {
+        env: Vec<(String, String)>,
+        #[serde(with = "moment")]
+        deadline: Moment,
+        /// Whether it becomes the foreground group of the terminal.
+        foreground: bool,
+    },
+}
+
+/// From the stub. That it has become the command is said by the end of file.
+#[derive(Serialize, Deserialize, Debug)]
+pub(super) enum FromStub {
+    Ready,
+    Failed(Ending),
 }
 
 /// How the command ended.

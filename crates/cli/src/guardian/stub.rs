@@ -1,53 +1,65 @@
-//! The stub: puts everything back as the wrapper had it, looks at the clock, and becomes the command.
+//! The stub: puts everything back as the wrapper had it, waits for the word, looks at the clock, and becomes the command.
 
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::event::poll;
+use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
 use super::alarm;
 use super::cgroup::Cgroup;
 use super::post::{Mail, Post};
-use super::protocol::{Ending, Exec, Surroundings};
+use super::protocol::{Ending, FromStub, Surroundings, ToStub};
 use super::supervisor::{own_command, set_oom_score};
 use super::terminal::bring_forward;
 use crate::exit;
 
 pub(super) fn main() -> ExitCode {
+    // For people who look at a list of processes; the command gets its own name by exec.
+    let _ = rustix::thread::set_name(c"tenure-stub");
     // Without the socket nobody is there to be told.
-    let Ok(mut post) = Post::from_stdin() else { return ExitCode::from(exit::FAILURE) };
-    let Some(Mail::Message(exec, files)) = post.receive::<Exec>() else {
-        return ExitCode::from(exit::FAILURE);
-    };
-    let failure = become_command(exec, files);
-    post.send(&failure);
+    if let Ok(mut post) = Post::from_stdin() {
+        let failure = become_command(&mut post);
+        post.send(&FromStub::Failed(failure));
+    }
     // Only to be seen in a list of processes: the message is what counts.
     ExitCode::from(exit::FAILURE)
 }
 
 /// Returns only if it fails.
-fn become_command(exec: Exec, files: Vec<OwnedFd>) -> Ending {
-    if let Err(error) = prepare(&exec, files) {
-        return Ending::NotStarted { reason: error.to_string() };
+fn become_command(post: &mut Post) -> Ending {
+    let not_started = |error: io::Error| Ending::NotStarted { reason: error.to_string() };
+    let (surroundings, terminal) = match prepare(post) {
+        Ok(prepared) => prepared,
+        Err(error) => return not_started(error),
+    };
+    post.send(&FromStub::Ready);
+    let (env, deadline, foreground) = match next_order(post) {
+        Ok((ToStub::Go { env, deadline, foreground }, _)) => (env, deadline, foreground),
+        Ok(_) => return not_started(io::ErrorKind::InvalidData.into()),
+        Err(error) => return not_started(error),
+    };
+    if let Some(terminal) = terminal.filter(|_| foreground) {
+        // All signals are still blocked, SIGTTOU too.
+        bring_forward(&terminal, getpid());
     }
     let mut words = own_command().into_iter();
     let program = words.next().unwrap_or_default();
     let mut command = Command::new(&program);
-    command.args(words).envs(exec.env);
+    command.args(words).envs(env);
     // The wrapper speaks to the service manager, and for the command, too.
     for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
         command.env_remove(name);
     }
     // The last look: whatever held us up until here, nobody starts late.
-    if exec.deadline.has_passed(alarm::now()) {
+    if deadline.has_passed(alarm::now()) {
         return Ending::Late;
     }
-    if let Err(error) = restore_signals(&exec.surroundings) {
-        return Ending::NotStarted { reason: error.to_string() };
+    if let Err(error) = restore_signals(&surroundings) {
+        return not_started(error);
     }
     let error = command.exec();
     let reason = format!("{}: {error}", program.display());
@@ -57,30 +69,42 @@ fn become_command(exec: Exec, files: Vec<OwnedFd>) -> Ending {
     }
 }
 
-fn prepare(exec: &Exec, files: Vec<OwnedFd>) -> io::Result<()> {
+/// Does all that can be done before the word comes.
+fn prepare(post: &mut Post) -> io::Result<(Surroundings, Option<OwnedFd>)> {
+    let (ToStub::Prepare { parent, surroundings }, files) = next_order(post)? else {
+        return Err(io::ErrorKind::InvalidData.into());
+    };
     set_parent_process_death_signal(Some(Signal::KILL))?;
     // If it died before we asked to die with it, we are an orphan of somebody else now.
-    if getppid().map(rustix::process::Pid::as_raw_pid) != Some(exec.parent) {
+    if getppid().map(Pid::as_raw_pid) != Some(parent) {
         return Err(io::Error::other("its parent has gone"));
     }
-    if let Some(path) = &exec.surroundings.cgroup {
+    if let Some(path) = &surroundings.cgroup {
         // Not the only means: without it the walk over all descendants remains.
         let _ = Cgroup::at(path.clone()).enter();
     }
-    if let Some(score) = exec.surroundings.oom_score {
+    if let Some(score) = surroundings.oom_score {
         set_oom_score(score);
     }
-    match files.into_iter().next() {
-        Some(terminal) => {
-            if exec.foreground {
-                // All signals are still blocked, SIGTTOU too.
-                bring_forward(&terminal, getpid());
-            }
-            rustix::stdio::dup2_stdin(&terminal)?;
-        }
-        None => rustix::stdio::dup2_stdin(File::open("/dev/null")?)?,
+    let terminal = files.into_iter().next();
+    // Otherwise it is /dev/null already.
+    if let Some(terminal) = &terminal {
+        rustix::stdio::dup2_stdin(terminal)?;
     }
-    Ok(())
+    Ok((surroundings, terminal))
+}
+
+fn next_order(post: &mut Post) -> io::Result<(ToStub, Vec<OwnedFd>)> {
+    loop {
+        match post.receive() {
+            Some(Mail::Message(order, files)) => return Ok((order, files)),
+            Some(Mail::End) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            None => {
+                // Fails only after SIGSTOP and SIGCONT: look again.
+                let _ = poll(&mut Vec::from_iter(post.poll_fd()), None);
+            }
+        }
+    }
 }
 
 /// Unblocks what the supervisors had blocked. Handlers ended with the wrapper's program, and what its own parent had

@@ -36,14 +36,14 @@ impl Process {
     pub(super) fn signal(&self, top: Pid, signal: Signal) -> io::Result<()> {
         let pidfd = pidfd_open(self.pid, PidfdFlags::empty())?;
         let again = Self::read(self.pid.as_raw_pid()).filter(|again| again.started == self.started);
-        if again.is_some_and(|again| again.descends_from(top)) {
+        if again.is_some_and(|again| again.is_below(top)) {
             pidfd_send_signal(pidfd, signal)?;
         }
         Ok(())
     }
 
-    fn descends_from(self, top: Pid) -> bool {
-        let mut process = self;
+    fn is_below(&self, top: Pid) -> bool {
+        let mut process = self.clone();
         loop {
             if process.parent == top.as_raw_pid() {
                 return true;

@@ -96,6 +96,10 @@ pub(crate) enum GuardianError {
 }
 
 /// The guardian, as the wrapper sees it.
+///
+/// Needs a tokio runtime with I/O and signals. While it lives the wrapper is a subreaper. If the guardian dies, the
+/// wrapper kills all that is below it; its own other children are spared if they stay in its session (with a terminal:
+/// in its process group) and are never reaped here.
 pub(crate) struct Guardian {
     pid: Pid,
     pidfd: OwnedFd,
@@ -288,7 +292,13 @@ impl Guardian {
                     self.condemn();
                 }
             }
-            () = SystemClock.sleep_until(overdue) => self.condemn(),
+            () = SystemClock.sleep_until(overdue) => {
+                // If we were stopped ourselves it may have said long ago that it is at work, or done.
+                self.drain();
+                if self.overdue.is_some_and(|overdue| overdue.has_passed(alarm::now())) {
+                    self.condemn();
+                }
+            }
         }
     }
 
@@ -352,7 +362,7 @@ impl Guardian {
         if self.takeover.is_some() {
             return;
         }
-        self.takeover = Some(Takeover { killer: Killer::new(alarm::now()), empty_rounds: 0 });
+        self.takeover = Some(Takeover { killer: Killer::at_once(alarm::now()), empty_rounds: 0 });
         // It cannot do harm any more: whatever it wakes up to later, it does not.
         let _ = pidfd_send_signal(&self.pidfd, Signal::KILL);
         // What it said before counts.

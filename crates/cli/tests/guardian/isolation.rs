@@ -1,0 +1,91 @@
+//! How the command's processes are kept together.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::harness::{LONG, TENURE, Wrapper, all_ended, hydra};
+
+/// Runs the wrapper as a user without any privilege.
+pub(crate) fn as_nobody(wrapper: &mut Command, folder: &Path) {
+    let words: Vec<_> = wrapper.get_args().map(std::ffi::OsStr::to_owned).collect();
+    let mut other = Command::new("setpriv");
+    other.args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups", TENURE]).args(words);
+    other.env("FOLDER", folder);
+    for file in [folder, &folder.join("life")] {
+        let all = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+        fs::set_permissions(file, all).unwrap();
+    }
+    *wrapper = other;
+}
+
+#[test]
+fn a_namespace_shows_the_command_only_itself() {
+    let script = r#"echo "me $$"; echo "all" $(ls /proc | grep '^[0-9]' | wc -l); echo "user $(id -u)""#;
+    let mut wrapper = Wrapper::launch("on", &["sh", "-c", script], |_, _| {});
+    assert_eq!(wrapper.hear("ready"), "ready PID namespace");
+    wrapper.say(&format!("begin {LONG}"));
+    assert_eq!(wrapper.hear("me"), "me 2");
+    let seen: u32 = wrapper.hear("all")["all ".len()..].parse().unwrap();
+    assert!(seen <= 6, "{seen}");
+    wrapper.hear("Gone");
+    wrapper.close();
+}
+
+#[test]
+fn without_privileges_a_namespace_comes_in_a_user_namespace_and_the_user_stays() {
+    let script = r#"echo "me $$ $(id -u)"; grep ^Cap /proc/self/status | tr '\t' ' '; sleep 1000 & exit 4"#;
+    let mut wrapper = Wrapper::launch("on", &["sh", "-c", script], as_nobody);
+    assert_eq!(wrapper.hear("ready"), "ready PID namespace in a user namespace");
+    wrapper.say(&format!("begin {LONG}"));
+    let nobody = wrapper.hear("me");
+    assert!(nobody.starts_with("me 2 ") && !nobody.ends_with(" 0"), "{nobody}");
+    for set in ["Prm", "Eff", "Amb"] {
+        assert_eq!(wrapper.hear(&format!("Cap{set}")), format!("Cap{set}: 0000000000000000"));
+    }
+    wrapper.hear("Ended(Code(4))");
+    wrapper.hear("Gone");
+    wrapper.close();
+}
+
+#[test]
+fn without_privileges_auto_needs_none() {
+    let script = "cat /proc/self/cgroup | tail -1; exit 4";
+    let mut wrapper = Wrapper::launch("auto", &["sh", "-c", script], as_nobody);
+    assert_eq!(wrapper.hear("ready"), "ready process tree");
+    wrapper.say(&format!("begin {LONG}"));
+    wrapper.hear("Ended(Code(4))");
+    wrapper.hear("Gone");
+    wrapper.close();
+}
+
+#[test]
+fn a_namespace_that_cannot_be_had_is_an_error_at_the_start() {
+    // Inside a user namespace that permits no more of them, and no PID namespace.
+    let mut wrapper = Wrapper::launch("on", &["true"], |wrapper, folder| {
+        let words: Vec<_> = wrapper.get_args().map(std::ffi::OsStr::to_owned).collect();
+        let mut other = Command::new("unshare");
+        let script = r#"echo 0 > /proc/sys/user/max_pid_namespaces; exec "$0" "$@""#;
+        other.args(["--user", "--map-root-user", "sh", "-c", script, TENURE]).args(words);
+        other.env("FOLDER", folder);
+        *wrapper = other;
+    });
+    let said = wrapper.hear("failed");
+    assert!(said.contains("the kernel refuses a PID namespace"), "{said}");
+}
+
+#[test]
+fn a_control_group_holds_all_that_the_command_starts_and_is_removed() {
+    let (mut wrapper, heads) = hydra("auto");
+    let guardian = wrapper.role("__guardian").pid.as_raw_pid();
+    let own = fs::read_to_string(format!("/proc/{guardian}/cgroup")).unwrap();
+    for head in &heads {
+        let theirs = fs::read_to_string(format!("/proc/{}/cgroup", head.pid.as_raw_pid())).unwrap();
+        let inside = theirs.lines().any(|line| line.ends_with(&format!("/tenure-{guardian}")));
+        assert!(inside || !Path::new("/sys/fs/cgroup").exists(), "{theirs} beside {own}");
+    }
+    wrapper.say("kill");
+    wrapper.hear("Gone");
+    assert!(all_ended(&heads));
+    wrapper.close();
+}
