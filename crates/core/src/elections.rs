@@ -330,6 +330,10 @@ impl Shared {
     }
 
     pub(crate) fn raise_floor(&self, election: &ElectionName, token: FencingToken) {
+        // Nothing seen is nothing to remember: a process may stand in ever new elections.
+        if token == FencingToken::ZERO {
+            return;
+        }
         let mut floors = self.floors.lock().unwrap_or_else(PoisonError::into_inner);
         let floor = floors.entry(election.clone()).or_default();
         *floor = token.max(*floor);

@@ -193,10 +193,10 @@ fn file(rest: &str) -> Result<StoreUrl, String> {
 
 /// Hides what stands before an `@`: it may be a password.
 fn shown(url: &str) -> String {
-    match (url.find("://"), url.rfind('@')) {
-        (Some(start), Some(end)) if start + 3 <= end => format!("{}…{}", &url[..start + 3], &url[end..]),
-        _ => url.to_owned(),
-    }
+    let Some(end) = url.rfind('@') else { return url.to_owned() };
+    // Also where the URL is mistyped: what stands between scheme and host is never shown.
+    let scheme = url.find(['/', ':']).filter(|colon| *colon < end).map_or(0, |colon| colon + 1);
+    format!("{}…{}", &url[..scheme], &url[end..])
 }
 
 /// Writes the URL without secrets.

@@ -10,6 +10,8 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use crate::talk;
+
 /// How long the end waits for a hook.
 const LAST_WAIT: Duration = Duration::from_secs(5);
 /// Hooks that wait at most; a hook that hangs must not fill the memory.
@@ -40,7 +42,9 @@ impl Hooks {
     pub(super) fn call(&self, what: &'static str, script: Option<&String>, env: Vec<(String, String)>) {
         let Some(script) = script else { return };
         if self.queue.try_send(Hook { what, script: script.clone(), env }).is_err() {
-            eprintln!("tenure: {what} is not run: {WAITING} hooks wait already for one that does not end");
+            talk::say(&format!(
+                "tenure: {what} is not run: {WAITING} hooks wait already for one that does not end"
+            ));
         }
     }
 
@@ -68,7 +72,7 @@ async fn run(hook: Hook) {
         .await;
     match status {
         Ok(status) if status.success() => {}
-        Ok(status) => eprintln!("tenure: {what} {script:?} failed: {status}"),
-        Err(error) => eprintln!("tenure: {what} {script:?} could not be started: {error}"),
+        Ok(status) => talk::say(&format!("tenure: {what} {script:?} failed: {status}")),
+        Err(error) => talk::say(&format!("tenure: {what} {script:?} could not be started: {error}")),
     }
 }

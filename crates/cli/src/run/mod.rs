@@ -31,7 +31,7 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     match code {
         Ok(code) => ExitCode::from(code),
         Err(refusal) => {
-            eprintln!("error: {}", refusal.text);
+            talk::say(&format!("error: {}", refusal.text));
             if let Some(hint) = &refusal.hint {
                 talk::hint(hint);
             }

@@ -10,6 +10,7 @@ use tenure::store::{LeaseStore, Next, Release, Released};
 use tenure::{Attempt, CandidateId, ElectionName, FencingToken, Random, StoreUrl};
 
 use crate::exit;
+use crate::talk;
 
 /// Whose end is to be recorded, and where.
 #[derive(Serialize, Deserialize)]
@@ -30,7 +31,9 @@ pub(crate) fn main() -> ExitCode {
     match recorded {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tenure: the successful end could not be recorded, the command may run again: {error}");
+            talk::say(&format!(
+                "tenure: the successful end could not be recorded, the command may run again: {error}"
+            ));
             ExitCode::from(exit::FAILURE)
         }
     }

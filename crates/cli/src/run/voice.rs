@@ -4,6 +4,8 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value, json};
 
+use crate::talk;
+
 /// How much is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
@@ -26,7 +28,7 @@ impl Voice {
             return;
         }
         if !self.json {
-            eprintln!("tenure: {text}");
+            talk::say(&format!("tenure: {text}"));
             return;
         }
         let mut line = Map::new();
@@ -38,7 +40,7 @@ impl Voice {
             line.extend(details);
         }
         line.insert("message".into(), text.into());
-        eprintln!("{}", Value::Object(line));
+        talk::say(&Value::Object(line).to_string());
     }
 
     pub(super) fn normal(&self, event: &str, text: &str) {

@@ -28,6 +28,9 @@ use crate::exit;
 use crate::guardian::{Ending, Guardian, Options, Order, Report};
 use crate::talk;
 
+/// How long the end waits for a guardian that has nothing more to do.
+const CLOSING: Duration = Duration::from_secs(1);
+
 /// What is run for whoever wants to hear of changes.
 pub(super) struct Script {
     pub(super) on_lost: Option<String>,
@@ -51,8 +54,6 @@ pub(super) struct Wrapper {
     rested: Option<Duration>,
     /// The store did not answer the last time; said once.
     store_silent: bool,
-    /// The last release was not answered.
-    release_failed: bool,
 }
 
 /// One campaign after another, with the same elector.
@@ -123,7 +124,6 @@ impl Wrapper {
             code: None,
             rested: None,
             store_silent: false,
-            release_failed: false,
         })
     }
 
@@ -133,6 +133,12 @@ impl Wrapper {
         let code = self.stand_again_and_again().await;
         self.notify.stopping();
         self.hooks.end().await;
+        let limit = SystemClock.now().plus(CLOSING);
+        tokio::select! {
+            biased;
+            () = self.guardian.close() => {}
+            () = SystemClock.sleep_until(limit) => {}
+        }
         code
     }
 
@@ -158,8 +164,8 @@ impl Wrapper {
     /// Stands for election until there is a reason to stop.
     async fn stand(&mut self, wait: Option<Duration>) -> Result<Then, Refusal> {
         let mut standing = self.start_elector(wait)?;
+        let mut watchdog = SystemClock.now();
         loop {
-            let watchdog = self.notify.watchdog.map(|period| SystemClock.now().plus(period));
             tokio::select! {
                 biased;
                 wish = self.signals.next() => self.obey(wish, &mut standing),
@@ -181,8 +187,9 @@ impl Wrapper {
                     _ => standing.stopped = true,
                 },
                 Some(heard) = standing.events.next(), if !standing.stopped => self.tell(heard),
-                () = SystemClock.sleep_until(watchdog.unwrap_or(Moment::FAR)), if watchdog.is_some() => {
+                () = SystemClock.sleep_until(watchdog), if self.notify.watchdog.is_some() => {
                     self.notify.alive();
+                    watchdog = SystemClock.now().plus(self.notify.watchdog.unwrap_or_default()).by_boot();
                 }
             }
         }
@@ -223,7 +230,7 @@ impl Wrapper {
     fn obey(&mut self, wish: Wish, standing: &mut Standing) {
         match wish {
             Wish::Forward(signal) => self.guardian.forward(signal),
-            Wish::Stop(_) if standing.is_stopping() => {
+            Wish::Stop(_) if standing.is_exiting() => {
                 self.voice.normal("killing", "stopping at once");
                 self.guardian.kill();
             }
@@ -411,21 +418,23 @@ impl Wrapper {
             // The elector ends the term already.
             Some(_) if told => {}
             Some(reason) if self.plan.once => {
-                let code = if reason.is_loss() { Some(exit::LOST) } else { code };
-                standing.stop(Then::Exit(code));
+                let code = if reason.is_loss() { exit::LOST } else { code.unwrap_or(exit::LOST) };
+                standing.stop(Then::Exit(Some(code)));
             }
             Some(_) if standing.limited => standing.stop(Then::Anew),
             Some(_) => {}
             None => {
-                let finish = if guardian_died {
+                let finish = if guardian_died && ending.is_none() {
                     Finish { pause: pace::after(None, ran), ..Finish::default() }
                 } else {
                     self.finish_after(code, ran, cool_down_before)
                 };
                 self.say_ended(ending.as_ref(), &finish);
                 let then = match self.plan.once {
-                    true if guardian_died => Then::Exit(Some(exit::FAILURE)),
-                    true => Then::Exit(code),
+                    true => Then::Exit(Some(code.unwrap_or(match ending {
+                        Some(Ending::Late) => exit::LOST,
+                        _ => exit::FAILURE,
+                    }))),
                     false if standing.limited => Then::Anew,
                     false => Then::GoOn,
                 };
@@ -452,10 +461,8 @@ impl Wrapper {
 
     fn left(&mut self, left: &Result<(), CommandError>, standing: &mut Standing) -> Then {
         let then = standing.leaving.take().map_or(Then::GoOn, |leaving| leaving.then);
-        // A release that was not answered is among them.
         self.tell_all(standing);
-        let recorded = left.is_ok() && !std::mem::take(&mut self.release_failed);
-        if recorded {
+        if left.is_ok() {
             self.guardian.recorded();
         } else if self.plan.min_interval.is_some() && self.code == Some(0) {
             self.voice.error(
@@ -616,11 +623,15 @@ impl Wrapper {
                 duration::show(*left)
             )),
             EventKind::ReleaseFailed { error, .. } => {
-                self.release_failed = true;
                 self.voice.error(
                     "release_failed",
                     &format!("cannot give the lease back yet: {}", talk::chain(error)),
                 );
+            }
+            EventKind::LostWhileDraining { token } => {
+                // Somebody else may lead already.
+                self.guardian.kill();
+                self.voice.error("lost", &format!("the lease of term {token} is lost; killing the command"));
             }
             EventKind::Overrun { token } => self.voice.error(
                 "overrun",
@@ -663,6 +674,11 @@ impl Wrapper {
 }
 
 impl Standing {
+    /// Tells whether the wrapper exits once the elector has stopped.
+    fn is_exiting(&self) -> bool {
+        self.leaving.as_ref().is_some_and(|leaving| matches!(leaving.then, Then::Exit(_)))
+    }
+
     /// Tells whether the elector will have stopped soon.
     fn is_stopping(&self) -> bool {
         self.leaving.as_ref().is_some_and(|leaving| leaving.then != Then::GoOn)
@@ -686,12 +702,15 @@ impl Standing {
     /// Ends the term whose command has ended, and then stops the elector unless it goes on.
     fn finish(&mut self, finish: Finish, then: Then) {
         let handle = self.handle.observer();
+        // Whoever was told to stop meanwhile does not forget it.
+        let then =
+            self.leaving.take().map(|before| before.then).filter(|then| *then != Then::GoOn).unwrap_or(then);
         let done = Box::pin(async move {
-            let finished = handle.finish(finish).await;
-            if then != Then::GoOn {
-                handle.stop().await;
+            if then == Then::GoOn {
+                return handle.finish(finish).await;
             }
-            finished
+            // Both are told at once, in this order: it does not stand again in between.
+            futures_util::future::join(handle.finish(finish), handle.stop()).await.0
         });
         self.leaving = Some(Leaving { done, then });
     }

@@ -209,3 +209,47 @@ fn the_service_manager_is_told() {
         heard.push(String::from_utf8_lossy(&buffer[..length]).into_owned());
     }
 }
+
+#[test]
+fn a_lease_that_is_lost_while_the_command_is_being_stopped_kills_it_at_once() {
+    let world = World::new();
+    let settings = ["--ttl", "40s", "--renew-interval", "1s", "--drain-timeout", "30s"];
+    let script = "trap '' TERM; touch ready; while :; do sleep 0.05; done";
+    let mut candidate = start(&world, &settings, script);
+    eventually("the command runs", || world.path("ready").exists().then_some(()));
+    let asked = now();
+    candidate.signal(Signal::TERM);
+    candidate.says("stopping the command");
+    fs::rename(world.store_path(), world.path("aside")).unwrap();
+    assert_eq!(candidate.exits(), 128 + 9);
+    candidate.says("is lost; killing the command");
+    assert!(now().time_since(asked) < Duration::from_secs(30), "without grace");
+}
+
+/// A service manager's stop reaches wrapper and command at the same moment.
+#[test]
+fn a_stop_is_not_forgotten_when_the_command_ends_at_the_same_moment() {
+    for _ in 0..10 {
+        let world = World::new();
+        let mut candidate = start(&world, &[], "touch ready; exec sleep 1000");
+        eventually("the command runs", || world.path("ready").exists().then_some(()));
+        let command = crate::world::commands_of(&candidate);
+        candidate.signal(Signal::STOP);
+        candidate.signal(Signal::TERM);
+        for process in command {
+            let _ = rustix::process::kill_process(process, Signal::TERM);
+        }
+        candidate.signal(Signal::CONT);
+        assert_eq!(candidate.exits(), 128 + 15);
+    }
+}
+
+#[test]
+fn whoever_speaks_to_nobody_goes_on() {
+    let world = World::new();
+    let mut command = world.run(&["--once", "--verbose"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    command.args(["--", "sh", "-c", "exit 6"]).stderr(writer);
+    assert_eq!(command.status().unwrap().code(), Some(6));
+}

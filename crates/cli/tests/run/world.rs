@@ -292,6 +292,12 @@ pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     processes().into_iter().filter(|process| parent_of(*process) == Some(parent)).collect()
 }
 
+/// Returns the command's first process.
+pub(crate) fn commands_of(candidate: &Candidate) -> Vec<Pid> {
+    let keepers = children(candidate.guardian());
+    keepers.into_iter().flat_map(children).collect()
+}
+
 fn child_named(parent: Pid, argument: &str) -> Option<Pid> {
     children(parent).into_iter().find(|child| {
         let command = fs::read(format!("/proc/{}/cmdline", child.as_raw_nonzero())).unwrap_or_default();

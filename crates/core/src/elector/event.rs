@@ -131,6 +131,12 @@ pub enum EventKind {
         /// The term.
         token: FencingToken,
     },
+    /// The lease was lost, or ran out, while the work of an ending term was being stopped: somebody else may lead, and what
+    /// still runs must be stopped at once.
+    LostWhileDraining {
+        /// The term.
+        token: FencingToken,
+    },
     /// The term ended and all its work has stopped.
     TermEnded {
         /// The term.

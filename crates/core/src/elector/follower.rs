@@ -90,6 +90,10 @@ impl Worker {
             }
         }
         let limit = self.limit_moment();
+        // Nobody would wait for the answer.
+        if limit.is_some_and(|limit| limit.has_passed(self.shared.clock.now())) {
+            return Campaign::Ended;
+        }
         let mut bidding = self.new_bidding();
         let (mut attempts, mut failures) = (1, 0);
         let mut woken = Woken::Bid;
@@ -489,7 +493,8 @@ impl Worker {
                 let Some((attempt, answer)) = answered else { break };
                 match answer {
                     Some(Ok(Acquisition::Acquired(lease))) => {
-                        return unwanted(&shared, &board, &timing, lease).run().await;
+                        unwanted(&shared, &board, &timing, lease).run().await;
+                        return;
                     }
                     Some(Ok(Acquisition::Refused(_))) => bidding.open.retain(|sent| sent.attempt != attempt),
                     Some(Err(error)) if error.kind().is_definite() => {

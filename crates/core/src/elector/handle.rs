@@ -27,6 +27,9 @@ pub enum CommandError {
     /// The elector has stopped.
     #[error("the elector has stopped")]
     Stopped,
+    /// The store did not answer the release in time; it is repeated until the lease must have run out.
+    #[error("the store has not answered the release yet")]
+    Unanswered,
     /// A leader cannot be its own successor.
     #[error("{0} leads already: name another candidate")]
     OwnSuccessor(CandidateId),
@@ -319,11 +322,11 @@ impl ElectorHandle {
         self.ask(|reply| Command::Resign { pause, reply }).await
     }
 
-    /// Ends the present term because its work is done. Completes when the work has stopped and the release went out; a
-    /// release that was not answered is told by the event [`ReleaseFailed`](super::EventKind::ReleaseFailed).
+    /// Ends the present term because its work is done. Completes when the work has stopped and the store has answered the
+    /// release, or has not in time.
     ///
     /// # Errors
-    /// If this candidate does not lead.
+    /// If this candidate does not lead, also if that turns out by the release, or the release is not answered in time.
     pub async fn finish(&self, finish: Finish) -> Result<(), CommandError> {
         self.ask(|reply| Command::Finish { finish, reply }).await
     }

@@ -18,7 +18,9 @@ use super::{ElectorState, EndReason, EventKind, Worker};
 use crate::clock::Moment;
 use crate::flaw::{Flaw, flawed};
 use crate::name::RequestId;
-use crate::store::{Action, Answer, Answered, Change, Changes, ControlRequest, LeaseRecord, Next, Wake};
+use crate::store::{
+    Action, Answer, Answered, Change, Changes, ControlRequest, LeaseRecord, Next, Released, Wake,
+};
 
 /// One term, from the answer that granted it to the release.
 pub(crate) struct Reign {
@@ -279,7 +281,7 @@ impl Worker {
         self.board.status.change(|status| status.state = ElectorState::Draining);
         let mut ending = Ending::begin(&self.callbacks, &reason);
         if flawed(Flaw::ReleaseBeforeDrain) {
-            self.release(&mut reign, &reason).await;
+            let _ = self.release(&mut reign, &reason).await;
         }
         let may_hold_lease = self.drain(&mut reign, &mut ending, &reason).await;
         self.count_short_term(&reign, &reason);
@@ -294,12 +296,19 @@ impl Worker {
         });
         tracing::info!(election = %self.board.election, candidate = %self.shared.candidate, %token, %reason, "term ended");
         self.publish(EventKind::TermEnded { token, reason: reason.clone() });
-        if may_hold_lease {
-            self.release(&mut reign, &reason).await;
-        }
+        let answered =
+            if may_hold_lease { self.release(&mut reign, &reason).await } else { Some(Released::NotHeld) };
         if let Some(asked) = reign.asked.take() {
-            // What was lost meanwhile was not given to anybody. Whoever asked may be gone.
-            drop(asked.send(if may_hold_lease { Ok(()) } else { Err(CommandError::NotLeading) }));
+            let outcome = match answered {
+                // What was lost meanwhile was not given to anybody.
+                _ if !may_hold_lease => Err(CommandError::NotLeading),
+                // Whoever finishes wants to have it recorded; to resign it is enough to have let go.
+                None if reign.finish.is_some() => Err(CommandError::Unanswered),
+                Some(Released::NotHeld) if reign.finish.is_some() => Err(CommandError::NotLeading),
+                _ => Ok(()),
+            };
+            // Whoever asked may be gone.
+            drop(asked.send(outcome));
         }
         self.leads_no_more();
     }
@@ -366,15 +375,21 @@ impl Worker {
                     Step::Lost { cloned, record } => {
                         self.lost(cloned, record.as_deref(), reign);
                         keep_lease = false;
-                        reign.work.kill();
+                        self.lost_while_draining(reign);
                     }
                     Step::Expired => {
                         keep_lease = false;
-                        reign.work.kill();
+                        self.lost_while_draining(reign);
                     }
                 },
             }
         }
+    }
+
+    /// Somebody else may lead from now on: no grace any more.
+    fn lost_while_draining(&self, reign: &mut Reign) {
+        self.publish(EventKind::LostWhileDraining { token: reign.term.token });
+        reign.work.kill();
     }
 
     /// Answers a request that came when the term was ending already.
@@ -404,7 +419,7 @@ impl Worker {
     }
 
     /// Gives the lease back, to whomever the reason names.
-    async fn release(&mut self, reign: &mut Reign, reason: &EndReason) {
+    async fn release(&mut self, reign: &mut Reign, reason: &EndReason) -> Option<Released> {
         let finish = reign.finish.as_deref().copied().unwrap_or_default();
         let next = match reason {
             _ if !finish.cool_down.is_zero() => Next::CoolDown(finish.cool_down),
@@ -428,7 +443,7 @@ impl Worker {
             answer: reign.renewer.answer.take().map(|answer| *answer).or(done),
             until: reign.renewer.surely_over(),
         };
-        releasing.send().await;
+        releasing.send().await
     }
 
     /// How long the others leave a handed-off election to its successor: until it must have noticed.

@@ -195,12 +195,7 @@ impl Elector {
     ///
     /// # Errors
     /// If name or settings break rules, or this candidate takes part already.
-    pub fn start(mut self) -> Result<ElectorHandle, StartError> {
-        self.callbacks.limit = match self.give_up_after {
-            None => Limit::Never,
-            Some(Duration::ZERO) => Limit::Try,
-            Some(wait) => Limit::Until(self.shared.clock.now().plus(wait)),
-        };
+    pub fn start(self) -> Result<ElectorHandle, StartError> {
         self.begin()
     }
 
@@ -289,8 +284,12 @@ impl Elector {
         }
     }
 
-    fn begin(self) -> Result<ElectorHandle, StartError> {
+    fn begin(mut self) -> Result<ElectorHandle, StartError> {
         let shared = self.shared;
+        if let Some(wait) = self.give_up_after {
+            let now = shared.clock.now();
+            self.callbacks.limit = if wait.is_zero() { Limit::Try } else { Limit::Until(now.plus(wait)) };
+        }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| StartError::NoRuntime)?;
         let election = ElectionName::new(&self.name)?;
         let timing = shared.timing(&self.settings)?;

@@ -33,13 +33,15 @@ pub(crate) struct Releasing {
 }
 
 impl Releasing {
-    /// Sends the release and waits for its answer for one call's time; it goes on in the background after that.
-    pub(crate) async fn send(self) {
+    /// Sends the release and waits for its answer for one call's time; it goes on in the background after that. Answers
+    /// what the store answered by then.
+    pub(crate) async fn send(self) -> Option<Released> {
         let (clock, limit) = (Arc::clone(&self.shared.clock), self.timing.call_timeout);
-        wait_one_call(clock, limit, tokio::spawn(self.run())).await;
+        wait_one_call(clock, limit, tokio::spawn(self.run())).await.flatten()
     }
 
-    pub(crate) async fn run(self) {
+    /// Repeats the release until it is answered, or pointless.
+    pub(crate) async fn run(self) -> Option<Released> {
         // The same attempt each time: a repetition after a lost answer hears `Released` again.
         let release = Arc::new(Release {
             attempt: Attempt::new(&self.shared.random),
@@ -61,7 +63,7 @@ impl Releasing {
                     Ok(Ok(outcome)) => {
                         let released = outcome == Released::Released;
                         tracing::debug!(election = %release.lease.election, token = %release.lease.token, released, "release");
-                        return;
+                        return Some(outcome);
                     }
                     Ok(Err(error)) => error,
                     Err(_) => crate::elections::unanswered(self.shared.store.as_ref(), "release"),
@@ -76,7 +78,7 @@ impl Releasing {
             let event = EventKind::ReleaseFailed { token: release.lease.token, error };
             self.board.events.publish(election, candidate, clock.wall(), event);
             if self.until.has_passed(clock.now()) {
-                return;
+                return None;
             }
             pause = (pause * 2).min(self.timing.retry_interval);
             clock.sleep_until(clock.now().plus(pause).earlier_of(self.until)).await;
@@ -85,11 +87,15 @@ impl Releasing {
 }
 
 /// Waits for a task that cleans up, for one call's time; it goes on in the background after that.
-pub(crate) async fn wait_one_call(clock: Arc<dyn Clock>, limit: Duration, task: JoinHandle<()>) {
+pub(crate) async fn wait_one_call<T>(
+    clock: Arc<dyn Clock>,
+    limit: Duration,
+    task: JoinHandle<T>,
+) -> Option<T> {
     tokio::select! {
         biased;
-        _ = task => {}
-        () = clock.sleep_until(clock.now().plus(limit)) => {}
+        done = task => done.ok(),
+        () = clock.sleep_until(clock.now().plus(limit)) => None,
     }
 }
 
@@ -133,7 +139,8 @@ pub(crate) async fn withdraw(
             answer = answer => {
                 if let Ok(Ok(record)) = answer {
                     if let Some(lease) = record.and_then(|record| record.lease_of(bid)) {
-                        return unwanted(&shared, &board, &timing, lease).run().await;
+                        unwanted(&shared, &board, &timing, lease).run().await;
+                        return;
                     }
                     // Not there. A write that is still on its way has had a call's time to arrive by now, or gets it.
                     if last_send.plus(timing.call_timeout * 2).has_passed(shared.clock.now()) {

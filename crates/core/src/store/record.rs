@@ -555,6 +555,12 @@ pub fn release(present: Option<&Record>, release: &Release, sight: &Sight) -> De
     let mut next = record.clone();
     next.carry(release.attempt, sight);
     next.answer(release.answer.as_ref());
+    if next.request.is_none()
+        && let Some(answer) = &release.answer
+    {
+        // The request may have run out since the holder took it up; what became of it is told all the same.
+        next.answer = Some(Box::new(answer.clone()));
+    }
     if let Some(missed) = next.request.take() {
         // Whoever asked hears that it came too late, instead of nothing.
         let why = "the term ended before it was done".to_owned();

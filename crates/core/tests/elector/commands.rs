@@ -1,6 +1,8 @@
 //! What leaders are told: resign with a pause, hand off, operators' requests, pause and resume.
 
-use tenure_core::elector::{CommandError, ElectorState, Finish};
+use std::time::Duration;
+
+use tenure_core::elector::{CommandError, ElectorState, Finish, RunError};
 use tenure_core::store::{
     Action, Answer, ControlRequest, ErrorKind, LeaseRecord, Operator, Pause, RecordState, Requested, TermEnd,
 };
@@ -399,4 +401,42 @@ async fn short_terms_whose_work_was_done_are_not_flapping() {
     }
     world.leads(&leader).await;
     assert!(world.now() <= TICK * 10, "{:?}", world.now());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_finishes_hears_that_the_release_was_not_answered_or_came_too_late() {
+    let world = World::new();
+    let a = world.candidate("a");
+    let handle = a.elector("e").start().unwrap();
+    world.leads(&handle).await;
+    a.faults.next(Verb::Release, Fault::Hang);
+    assert_eq!(handle.finish(Finish::default()).await, Err(CommandError::Unanswered));
+    world.leads(&handle).await;
+    a.faults.next(Verb::Release, Fault::After(ErrorKind::Unavailable));
+    assert_eq!(handle.finish(Finish::default()).await, Ok(()), "the repetition found it done");
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_gives_up_stops_and_so_does_a_run() {
+    let world = World::new();
+    let leader = world.candidate("a").elector("e").start().unwrap();
+    world.leads(&leader).await;
+    let ran = world.candidate("b").elector("e").give_up_after(secs(7)).run(|_| async {}).await;
+    assert_eq!(ran, Err(RunError::Stopped));
+    assert!((secs(7)..secs(8)).contains(&world.now()), "{:?}", world.now());
+    let handle = world.candidate("c").elector("e").give_up_after(Duration::ZERO).start().unwrap();
+    world.reaches(&handle, ElectorState::Stopped).await;
+    assert!(world.now() < secs(8), "refused at once");
+    leader.stop().await;
+    let handle = world.candidate("d").elector("e").give_up_after(secs(7)).start().unwrap();
+    world.leads(&handle).await;
+    world.sleep(secs(60)).await;
+    assert!(handle.is_leader(), "a term that began in time is led to its end");
+    handle.resign(Some(Duration::ZERO)).await.unwrap();
+    world.reaches(&handle, ElectorState::Stopped).await;
+    assert_eq!(
+        world.record().await.last_terms.last().unwrap().token,
+        FencingToken(2),
+        "and it did not bid once more"
+    );
 }

@@ -161,6 +161,7 @@ impl<S: TtlStore> Shared<S> {
     /// A grain more, since the store may have rounded: a lease must not end before its holder counts on it.
     fn rest(&self, asked: &Asked, seen: &Seen) -> Duration {
         let left = seen.slot.as_ref().map_or(Duration::ZERO, |slot| slot.progress.left(asked.ttl()));
-        left.saturating_add(self.store.guarantees().ttl_grain).min(asked.ttl())
+        // Not nothing: no store takes that for a ttl.
+        left.saturating_add(self.store.guarantees().ttl_grain).max(Duration::from_millis(1)).min(asked.ttl())
     }
 }
