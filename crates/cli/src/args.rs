@@ -57,9 +57,14 @@ pub(crate) struct StoreArgs {
   tenure run --election nightly --once --try --min-interval 20h -- ./report.sh
 
 The command gets TENURE_ELECTION, TENURE_CANDIDATE, TENURE_TOKEN, TENURE_PREVIOUS_TOKEN, TENURE_ATTEMPTS,
-TENURE_STORE and TENURE_DEADLINE_FILE.
+TENURE_STORE and TENURE_DEADLINE_FILE (one number: until when it leads, in nanoseconds of the boot
+clock; 0 when that is over).
 
-Exit code: the command's (128+n after signal n); 75 somebody else leads (--try, --wait), 124 leadership lost
+A command that ends by itself is not started again, by anybody, for a second; twice as long each time
+it ends within 10 seconds, up to 30 seconds.
+
+Exit code: the command's (128+n after signal n); 75 somebody else leads, or nobody
+may for now (--try, --wait), 124 leadership lost
 (--once), 125 tool or store failure, 126 not executable, 127 not found.")]
 pub(crate) struct RunArgs {
     /// What is contested, by name
@@ -166,7 +171,7 @@ pub(crate) struct SettingsArgs {
     pub(crate) call_timeout: Option<Duration>,
 
     /// How much clocks may differ in rate, in percent (default: 10)
-    #[arg(long, value_name = "PERCENT")]
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub(crate) drift: Option<f64>,
 
     /// What wake-up, kill and reaping may take (default: 100ms)
@@ -187,6 +192,15 @@ pub(crate) struct ReadArgs {
     /// Write JSON (its keys: docs/json.md)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Reads `10` or `10%`.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    // A part of a percent is what somebody writes who means the whole.
+    number
+        .filter(|percent| *percent == 0.0 || (1.0..50.0).contains(percent))
+        .ok_or_else(|| "it is in percent: 0, or from 1 to below 50, such as 10 for ten percent".to_owned())
 }
 
 /// Shows who leads: all elections, or one with everything that is known about it.

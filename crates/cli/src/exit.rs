@@ -25,10 +25,14 @@ pub(crate) const NOT_FOUND: u8 = 127;
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     // If nobody reads it there is nobody to tell.
     let _ = error.print();
+    let is_run = std::env::args_os().nth(1).is_some_and(|verb| verb == "run");
+    if is_run && error.kind() == ErrorKind::UnknownArgument && std::env::args_os().all(|word| word != "--") {
+        crate::talk::hint("the command stands after --, as in: tenure run --election NAME -- COMMAND");
+    }
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::SUCCESS,
         // A wrapper's own failures must not look like those of the command.
-        _ if std::env::args_os().nth(1).is_some_and(|verb| verb == "run") => ExitCode::from(FAILURE),
+        _ if is_run => ExitCode::from(FAILURE),
         _ => ExitCode::from(USAGE),
     }
 }

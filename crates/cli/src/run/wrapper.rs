@@ -10,7 +10,7 @@ use serde_json::json;
 use tenure::elector::{
     CommandError, ElectionEvent, ElectorState, EndReason, EventKind, Events, Finish, Heard, Statuses,
 };
-use tenure::store::{LeaseRecord, TermEnd};
+use tenure::store::{LeaseRecord, RecordState, TermEnd};
 use tenure::{Clock, Elections, ElectorHandle, Leadership, Moment, SystemClock};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
@@ -182,7 +182,7 @@ impl Wrapper {
                     Ok(status) if status.state != ElectorState::Stopped => self.extend(&mut standing),
                     _ if standing.leaving.is_none() => {
                         self.tell_all(&mut standing);
-                        return Ok(self.gave_up(&standing));
+                        return Ok(self.gave_up(&standing).await);
                     }
                     _ => standing.stopped = true,
                 },
@@ -262,6 +262,8 @@ impl Wrapper {
         if standing.is_stopping() {
             return Ok(());
         }
+        // First things first.
+        self.tell_all(standing);
         if let Some(interval) = self.plan.min_interval {
             match self.read().await {
                 Ok(Some(record)) if self.ran_within(interval, &record) => {
@@ -477,7 +479,7 @@ impl Wrapper {
     }
 
     /// The elector stopped by itself: its time was up.
-    fn gave_up(&self, standing: &Standing) -> Then {
+    async fn gave_up(&self, standing: &Standing) -> Then {
         let status = standing.handle.status();
         let code = match (&status.leader, &status.last_error) {
             (_, Some(error)) => {
@@ -495,14 +497,28 @@ impl Wrapper {
                 exit::REFUSED
             }
             (None, None) => {
-                self.voice.normal(
-                    "refused",
-                    "nobody may lead now: the election is reserved, cooling down or paused",
-                );
+                let text = format!("nobody may lead now: {}", self.why_nobody().await);
+                self.voice.normal("refused", &text);
                 exit::REFUSED
             }
         };
         Then::Exit(Some(code))
+    }
+
+    /// Says why an election that nobody leads is not free, and for how long.
+    async fn why_nobody(&self) -> String {
+        let Ok(Some(record)) = self.read().await else { return "somebody was faster".into() };
+        let time = duration::show(record.opens_in.unwrap_or_default());
+        match record.state {
+            RecordState::Reserved { successor: Some(successor) } => {
+                format!("it is kept for {successor} for {time}")
+            }
+            RecordState::Reserved { successor: None } => {
+                format!("the command has ended just now, and nobody starts it for {time}")
+            }
+            RecordState::Paused => format!("an operator paused the election, for {time}"),
+            RecordState::Held | RecordState::Free => "somebody was faster".into(),
+        }
     }
 
     async fn read(&self) -> Result<Option<LeaseRecord>, String> {
@@ -575,12 +591,10 @@ impl Wrapper {
                 self.store_silent = false;
                 let text = format!("standing by: {leader} leads, term {token}");
                 self.notify.status(&text);
-                self.voice.say(
-                    Level::Normal,
-                    "leader_changed",
-                    &text,
-                    json!({ "leader": leader, "token": token }),
-                );
+                // Whoever does not wait does not stand by, and says so in a moment.
+                let level =
+                    if self.plan.wait == Some(Duration::ZERO) { Level::Verbose } else { Level::Normal };
+                self.voice.say(level, "leader_changed", &text, json!({ "leader": leader, "token": token }));
                 let env = self.hook_environment(&[
                     ("TENURE_LEADER", leader.to_string()),
                     ("TENURE_TOKEN", token.to_string()),
