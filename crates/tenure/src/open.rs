@@ -195,8 +195,11 @@ fn file(rest: &str) -> Result<StoreUrl, String> {
 fn shown(url: &str) -> String {
     let Some(end) = url.rfind('@') else { return url.to_owned() };
     // Also where the URL is mistyped: what stands between scheme and host is never shown.
-    let scheme = url.find(['/', ':']).filter(|colon| *colon < end).map_or(0, |colon| colon + 1);
-    format!("{}…{}", &url[..scheme], &url[end..])
+    let scheme = match url.find("://") {
+        Some(colon) => colon + 3,
+        None => url.find(['/', ':']).map_or(0, |colon| colon + 1),
+    };
+    if scheme > end { url.to_owned() } else { format!("{}…{}", &url[..scheme], &url[end..]) }
 }
 
 /// Writes the URL without secrets.
