@@ -4,6 +4,8 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::alarm;
+
 /// A control group of our own, version 2.
 #[derive(Clone, Debug)]
 pub(super) struct Cgroup {
@@ -16,9 +18,9 @@ impl Cgroup {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let parent = place(&mounts, &own)?;
-        let cgroup = Self { path: parent.join(format!("tenure-{}", std::process::id())) };
-        // Left over from a process of our id that was killed together with everybody who would have removed it.
-        let _ = fs::remove_dir(&cgroup.path);
+        // Our id alone is not enough: another PID namespace may have it too, and see the same control groups.
+        let born = alarm::moment::boot_ns(alarm::now());
+        let cgroup = Self { path: parent.join(format!("tenure-{}-{born:x}", std::process::id())) };
         fs::create_dir(&cgroup.path).ok()?;
         // To enter it a process must be allowed to leave the parent.
         let files = [parent.join("cgroup.procs"), cgroup.file("cgroup.procs"), cgroup.file("cgroup.kill")];
@@ -27,6 +29,11 @@ impl Cgroup {
             return None;
         }
         Some(cgroup)
+    }
+
+    /// Makes it again if it was removed. Not the only means, so that a failure is nobody's end.
+    pub(super) fn make_anew(&self) {
+        let _ = fs::create_dir(&self.path);
     }
 
     /// Names one that exists.

@@ -70,6 +70,8 @@ struct Term {
     kill_at: Option<Moment>,
     terminated: bool,
     ending: Option<Ending>,
+    /// Whether it was being stopped before it ended: an end that looks successful is none then.
+    stopped: bool,
     is_gone: bool,
     /// What the recorder needs if the command ends well and the wrapper cannot record it.
     record: Option<serde_json::Value>,
@@ -118,6 +120,9 @@ impl Guardian {
 
     /// Starts a keeper for the next term, before it is needed.
     fn engage_keeper(&mut self) -> io::Result<()> {
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.make_anew();
+        }
         let (mut post, theirs) = Post::pair()?;
         let files: Vec<BorrowedFd<'_>> =
             self.life.iter().map(AsFd::as_fd).chain(self.terminal.iter().map(AsFd::as_fd)).collect();
@@ -179,7 +184,7 @@ impl Guardian {
                 match &mut self.keeper {
                     // Seen here the command need not even be tried; the stub looks again.
                     _ if deadline.has_passed(now) => {
-                        self.wrapper.send(&FromGuardian::Ended(Ending::Late));
+                        self.wrapper.send(&FromGuardian::Ended { ending: Ending::Late, stopped: false });
                         self.wrapper.send(&FromGuardian::Gone);
                         (term.ending, term.is_gone) = (Some(Ending::Late), true);
                     }
@@ -304,8 +309,9 @@ impl Guardian {
 
     fn note_ending(&mut self, ending: Ending) {
         if let Some(term) = self.running_term().filter(|term| term.ending.is_none()) {
-            term.ending = Some(ending.clone());
-            self.wrapper.send(&FromGuardian::Ended(ending));
+            let stopped = term.kill_at.is_some();
+            (term.ending, term.stopped) = (Some(ending.clone()), stopped);
+            self.wrapper.send(&FromGuardian::Ended { ending, stopped });
         }
     }
 
@@ -326,7 +332,8 @@ impl Guardian {
 
     fn terminate(&self) {
         let me = getpid();
-        for process in self.descendants(me) {
+        // If nobody can be looked for, there is still SIGKILL.
+        for process in self.descendants(me).unwrap_or_default() {
             // Whoever is stopped gets SIGTERM only when it goes on.
             for signal in [Signal::TERM, Signal::CONT] {
                 // Whoever is gone needs no signal; whoever may not be signalled is killed later, or said to survive.
@@ -336,11 +343,11 @@ impl Guardian {
     }
 
     /// Finds all below us but the keeper, which reaps.
-    fn descendants(&self, me: Pid) -> Vec<Process> {
+    fn descendants(&self, me: Pid) -> io::Result<Vec<Process>> {
         let keeper = self.keeper.as_ref().map(|keeper| keeper.pid);
-        let mut found = tree::below(me, |_| false);
+        let mut found = tree::below(me, |_| false)?;
         found.retain(|process| Some(process.pid) != keeper);
-        found
+        Ok(found)
     }
 
     fn begin_to_kill(&mut self, now: Moment) {
@@ -364,11 +371,11 @@ impl Guardian {
         let me = getpid();
         let found = killer.round(now, me, self.cgroup.as_ref(), || self.descendants(me));
         self.wrapper.offer(&FromGuardian::Killing);
-        if let Some(left) = killer.survivors(now, &found) {
+        if let Some(left) = found.as_ref().ok().and_then(|found| killer.survivors(now, found)) {
             self.wrapper.offer(&FromGuardian::Unkillable { left });
         }
         self.killer = Some(killer);
-        if found.iter().any(|process| process.lives) {
+        if found.map_or(true, |found| found.iter().any(|process| process.lives)) {
             self.alone_since = None;
         } else if now.time_since(*self.alone_since.get_or_insert(now)) >= KEEPER_PATIENCE
             && let Some(keeper) = &self.keeper
@@ -397,11 +404,13 @@ impl Guardian {
             cgroup.remove();
         }
         match self.term {
-            Some(Term { ending: Some(Ending::Code(0)), record: Some(record), must_stop, .. })
-                if !must_stop.has_passed(now) =>
-            {
-                record_end(self.supervisor, &record, must_stop)
-            }
+            Some(Term {
+                ending: Some(Ending::Code(0)),
+                stopped: false,
+                record: Some(record),
+                must_stop,
+                ..
+            }) if !must_stop.has_passed(now) => record_end(self.supervisor, &record, must_stop),
             _ => Ok(()),
         }
     }
@@ -421,6 +430,7 @@ impl Term {
             kill_at: None,
             terminated: false,
             ending: None,
+            stopped: false,
             is_gone: false,
             record,
         }

@@ -108,13 +108,15 @@ impl Keeper {
                 }
                 if killer.next().has_passed(now) {
                     let me = getpid();
-                    killer.round(now, me, self.cgroup.as_ref(), || tree::below(me, |_| false));
+                    // Whoever could not be looked for is looked for again: it is the kernel that says when all are gone.
+                    let _ = killer.round(now, me, self.cgroup.as_ref(), || tree::below(me, |_| false));
                 }
             }
         }
     }
 
-    /// Clears away what the guardian would, if it is gone.
+    /// Clears away what the guardian would, if it is gone. One that has only ended its orders makes the group anew: it may
+    /// die at any moment, so that we do not rely on it.
     fn leave(&self) {
         if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.guardian.has_ended()) {
             cgroup.remove();
@@ -149,6 +151,10 @@ impl Keeper {
     }
 
     fn signal(&mut self, signal: i32) {
+        // The command may be reaped, and its number another one's.
+        if self.killer.is_some() {
+            return;
+        }
         // Whoever is continued gets the terminal again, if it is ours to give.
         let foreground =
             signal == Signal::CONT.as_raw() && self.terminal.as_mut().is_some_and(Terminal::lend);
@@ -174,10 +180,11 @@ impl Keeper {
     }
 
     fn command_stopped(&mut self, signal: i32) {
+        // Without a terminal nobody waits for it in the foreground: whoever stopped it lets it go on.
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
+            self.guardian.send(&FromKeeper::Stopped { signal });
         }
-        self.guardian.send(&FromKeeper::Stopped { signal });
     }
 
     /// Reaps who can be reaped; true if nobody is left.
@@ -321,5 +328,5 @@ fn settle_in_namespace(
 
 /// Finds the number under which we see the command: when it starts it is the only child of its init.
 fn only_child(init: Pid) -> Option<i32> {
-    tree::below(init, |_| false).first().map(|process| process.pid.as_raw_pid())
+    tree::below(init, |_| false).ok()?.first().map(|process| process.pid.as_raw_pid())
 }

@@ -1,5 +1,6 @@
 //! SIGKILL to all descendants, again and again until none is left.
 
+use std::io;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -45,26 +46,29 @@ impl Killer {
         self.next
     }
 
-    /// Kills everything in the control group, and all below `top` that are found; returns these.
+    /// Kills everything in the control group, and all below `top` that are found; returns these. One that is made
+    /// before it is due comes on top, and moves no other.
     pub(super) fn round(
         &mut self,
         now: Moment,
         top: Pid,
         cgroup: Option<&Cgroup>,
-        find: impl FnOnce() -> Vec<Process>,
-    ) -> Vec<Process> {
-        self.next = now.plus(self.pause);
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        find: impl FnOnce() -> io::Result<Vec<Process>>,
+    ) -> io::Result<Vec<Process>> {
+        if self.next.has_passed(now) {
+            self.next = now.plus(self.pause);
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        }
         // First, because nobody in it can fork any more; the walk finds who has left it.
         if let Some(cgroup) = cgroup {
             cgroup.kill();
         }
-        let found = find();
+        let found = find()?;
         for process in &found {
             // Whoever is gone needs no signal, and whoever may not be killed is found again.
             let _ = process.signal(top, Signal::KILL);
         }
-        found
+        Ok(found)
     }
 
     /// Tells who has survived for long, at most once in a while.

@@ -82,8 +82,11 @@ pub(super) enum FromGuardian {
     Stopped {
         signal: i32,
     },
-    /// The command itself has ended.
-    Ended(Ending),
+    /// The command itself has ended; `stopped` if it was being stopped before.
+    Ended {
+        ending: Ending,
+        stopped: bool,
+    },
     /// A sign of life while it kills.
     Killing,
     Unkillable {

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use rustix::event::poll;
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
@@ -42,6 +43,9 @@ fn become_command(post: &mut Post) -> Ending {
         Ok(_) => return not_started(io::ErrorKind::InvalidData.into()),
         Err(error) => return not_started(error),
     };
+    if let Err(error) = forget_signals() {
+        return not_started(error);
+    }
     if let Some(terminal) = terminal.filter(|_| foreground) {
         // All signals are still blocked, SIGTTOU too.
         bring_forward(&terminal, getpid());
@@ -105,6 +109,13 @@ fn next_order(post: &mut Post) -> io::Result<(ToStub, Vec<OwnedFd>)> {
             }
         }
     }
+}
+
+/// Takes away the signals that have arrived while we waited: they were not meant for a command that did not run yet.
+fn forget_signals() -> io::Result<()> {
+    let pending = SignalFd::with_flags(&SigSet::all(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    while pending.read_signal()?.is_some() {}
+    Ok(())
 }
 
 /// Unblocks what the supervisors had blocked. Handlers ended with the wrapper's program, and what its own parent had

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// One process, as /proc shows it.
@@ -23,10 +24,16 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Reads one process; `None` if there is none.
-    pub(super) fn read(pid: i32) -> Option<Self> {
-        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-        parse(&String::from_utf8_lossy(&stat))
+    /// Reads one process; `None` if there is none, or none that we may see.
+    fn read(pid: i32) -> io::Result<Option<Self>> {
+        match fs::read(format!("/proc/{pid}/stat")) {
+            Ok(stat) => Ok(parse(&String::from_utf8_lossy(&stat))),
+            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok(None),
+                _ => Err(error),
+            },
+        }
     }
 
     /// Sends it a signal if it still is the one that was read and still is below `top`.
@@ -35,23 +42,25 @@ impl Process {
     /// else's without the second look noticing.
     pub(super) fn signal(&self, top: Pid, signal: Signal) -> io::Result<()> {
         let pidfd = pidfd_open(self.pid, PidfdFlags::empty())?;
-        let again = Self::read(self.pid.as_raw_pid()).filter(|again| again.started == self.started);
-        if again.is_some_and(|again| again.is_below(top)) {
+        let again = Self::read(self.pid.as_raw_pid())?.filter(|again| again.started == self.started);
+        if let Some(again) = again
+            && again.is_below(top)?
+        {
             pidfd_send_signal(pidfd, signal)?;
         }
         Ok(())
     }
 
-    fn is_below(&self, top: Pid) -> bool {
+    fn is_below(&self, top: Pid) -> io::Result<bool> {
         let mut process = self.clone();
         loop {
             if process.parent == top.as_raw_pid() {
-                return true;
+                return Ok(true);
             }
             // A parent is never younger than its child, also if it adopted it: otherwise its id was given anew.
-            match Self::read(process.parent).filter(|parent| parent.started <= process.started) {
+            match Self::read(process.parent)?.filter(|parent| parent.started <= process.started) {
                 Some(parent) => process = parent,
-                None => return false,
+                None => return Ok(false),
             }
         }
     }
@@ -60,10 +69,11 @@ impl Process {
 /// Finds all processes below `top`, children before their own children, without those that are `spared` and what is
 /// below these.
 ///
-/// One that is born or adopted while we look may be missed: whoever needs all of them looks again.
-pub(super) fn below(top: Pid, spared: impl Fn(&Process) -> bool) -> Vec<Process> {
+/// One that is born or adopted while we look may be missed: whoever needs all of them looks again. An error says that
+/// we could not look, as when there are no more file descriptors: it never means that nobody is there.
+pub(super) fn below(top: Pid, spared: impl Fn(&Process) -> bool) -> io::Result<Vec<Process>> {
     let mut by_parent: BTreeMap<i32, Vec<Process>> = BTreeMap::new();
-    for process in all() {
+    for process in all()? {
         by_parent.entry(process.parent).or_default().push(process);
     }
     let mut found = by_parent.remove(&top.as_raw_pid()).unwrap_or_default();
@@ -74,12 +84,17 @@ pub(super) fn below(top: Pid, spared: impl Fn(&Process) -> bool) -> Vec<Process>
         found.extend(children.into_iter().filter(|child| !spared(child)));
         next += 1;
     }
-    found
+    Ok(found)
 }
 
-fn all() -> impl Iterator<Item = Process> {
-    let names = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    names.filter_map(|name| Process::read(name.to_str()?.parse().ok()?))
+fn all() -> io::Result<Vec<Process>> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        if let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) {
+            all.extend(Process::read(pid)?);
+        }
+    }
+    Ok(all)
 }
 
 /// Takes a line of /proc/PID/stat apart. The name stands in parentheses and may itself contain any of them.
@@ -123,9 +138,9 @@ mod tests {
     fn descendants_are_found_and_signalled_and_strangers_are_not() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let (me, id) = (rustix::process::getpid(), Pid::from_child(&child));
-        let found = below(me, |_| false).into_iter().find(|process| process.pid == id).unwrap();
+        let found = below(me, |_| false).unwrap().into_iter().find(|process| process.pid == id).unwrap();
         assert!(found.lives);
-        assert!(below(me, |process| process.pid == id).iter().all(|process| process.pid != id));
+        assert!(below(me, |process| process.pid == id).unwrap().iter().all(|process| process.pid != id));
 
         let reused = Process { started: found.started + 1, ..found.clone() };
         reused.signal(me, Signal::KILL).unwrap();

@@ -29,6 +29,10 @@ use crate::args::Isolate;
 /// How long the guardian may take to get ready, on a machine that is loaded or has to read the program from a slow disk.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long it may take to clear a guardian away that did not get ready. The command has not run: what is left then
+/// does no harm, and the reason is worth more.
+const FAILED_START_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How long the guardian may be silent once it has said that it kills: it makes a round twice a second.
 const KILLING_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -80,6 +84,8 @@ pub(crate) enum Report {
     /// Nothing of the command is left. After `guardian_died` nothing more comes: start a new guardian before the next bid.
     Gone {
         ending: Option<Ending>,
+        /// Whether it was being stopped before it ended, by order or because of the deadline: no success then.
+        stopped: bool,
         guardian_died: bool,
     },
 }
@@ -112,6 +118,8 @@ pub(crate) struct Guardian {
     reports: VecDeque<Report>,
     term: u64,
     ending: Option<Ending>,
+    /// Whether the command was being stopped before it ended.
+    stopped: bool,
     must_stop: Moment,
     /// When everything must be gone, or the guardian has failed.
     overdue: Option<Moment>,
@@ -136,8 +144,16 @@ impl Guardian {
             Ok(()) => Ok(guardian),
             Err(error) => {
                 guardian.condemn();
-                while !guardian.is_over {
-                    guardian.take_over().await;
+                let patience = SystemClock.sleep_until(alarm::now().plus(FAILED_START_PATIENCE));
+                let clear_away = async {
+                    while !guardian.is_over {
+                        guardian.take_over().await;
+                    }
+                };
+                tokio::select! {
+                    biased;
+                    () = clear_away => {}
+                    () = patience => {}
                 }
                 Err(error)
             }
@@ -173,6 +189,7 @@ impl Guardian {
             reports: VecDeque::new(),
             term: 0,
             ending: None,
+            stopped: false,
             must_stop: Moment::FAR,
             overdue: None,
             unacknowledged: None,
@@ -206,7 +223,7 @@ impl Guardian {
     /// Starts the command. One at a time: the last one must be gone.
     pub(crate) fn begin(&mut self, order: Order) {
         let Order { term, env, deadline, must_stop, record } = order;
-        (self.term, self.ending, self.must_stop) = (term, None, must_stop);
+        (self.term, self.ending, self.stopped, self.must_stop) = (term, None, false, must_stop);
         self.expect_gone_by(must_stop);
         self.order(&ToGuardian::Start { term, env, deadline, must_stop, record });
     }
@@ -310,15 +327,15 @@ impl Guardian {
             FromGuardian::Acknowledged => self.unacknowledged = None,
             FromGuardian::Started { pid } => self.reports.push_back(Report::Started { pid }),
             FromGuardian::Stopped { signal } => self.reports.push_back(Report::Stopped { signal }),
-            FromGuardian::Ended(ending) => {
-                self.ending = Some(ending.clone());
+            FromGuardian::Ended { ending, stopped } => {
+                (self.ending, self.stopped) = (Some(ending.clone()), stopped);
                 self.reports.push_back(Report::Ended(ending));
             }
             FromGuardian::Killing => self.overdue = Some(alarm::now().plus(KILLING_PATIENCE)),
             FromGuardian::Unkillable { left } => self.reports.push_back(Report::Unkillable(left)),
             FromGuardian::Gone => {
                 self.overdue = None;
-                self.reports.push_back(Report::Gone { ending: self.ending.take(), guardian_died: false });
+                self.report_gone(false);
             }
         }
     }
@@ -342,6 +359,8 @@ impl Guardian {
     }
 
     fn hurry(&mut self, kill_at: Moment) {
+        // Until the guardian says how it ended, and whether the order came before that.
+        self.stopped |= self.ending.is_none();
         // Nothing runs, or it is being killed already.
         if let Some(overdue) = self.overdue {
             self.overdue = Some(overdue.earlier_of(self.grace_after(kill_at)));
@@ -376,19 +395,25 @@ impl Guardian {
         let me = getpid();
         let strangers = Strangers::new(self.terminal.is_some());
         let cgroup = self.cgroup.as_ref();
+        // Others, made because a child has ended, are too close to each other to find somebody whom the last one missed.
+        let counts = takeover.killer.next().has_passed(now);
         let found =
             takeover.killer.round(now, me, cgroup, || tree::below(me, |process| strangers.has(process)));
-        for child in found.iter().filter(|process| process.parent == me.as_raw_pid()) {
+        for child in found.iter().flatten().filter(|process| process.parent == me.as_raw_pid()) {
             // One by one, never any child: others belong to whoever started them.
             let _ = waitpid(Some(child.pid), WaitOptions::NOHANG);
         }
-        takeover.empty_rounds = if found.is_empty() { takeover.empty_rounds + 1 } else { 0 };
+        match &found {
+            Ok(found) if found.is_empty() => takeover.empty_rounds += u32::from(counts),
+            // Somebody is there, or we could not look.
+            _ => takeover.empty_rounds = 0,
+        }
         let nobody = no_child_at_all() || takeover.empty_rounds >= EMPTY_ROUNDS;
         if nobody && !cgroup.is_some_and(Cgroup::is_populated) {
             self.end_takeover();
             return;
         }
-        if let Some(left) = takeover.killer.survivors(now, &found) {
+        if let Some(left) = found.ok().and_then(|found| takeover.killer.survivors(now, &found)) {
             self.reports.push_back(Report::Unkillable(left));
         }
         let next = takeover.killer.next();
@@ -408,7 +433,12 @@ impl Guardian {
         }
         self.is_over = true;
         self.overdue = None;
-        self.reports.push_back(Report::Gone { ending: self.ending.take(), guardian_died: true });
+        self.report_gone(true);
+    }
+
+    fn report_gone(&mut self, guardian_died: bool) {
+        let (ending, stopped) = (self.ending.take(), std::mem::take(&mut self.stopped));
+        self.reports.push_back(Report::Gone { ending, stopped, guardian_died });
     }
 }
 

@@ -385,7 +385,7 @@ impl Wrapper {
                     format!("cannot be killed, so the lease is kept until they end: {}", names.join(", "));
                 self.voice.error("unkillable", &text);
             }
-            Report::Gone { ending, guardian_died } => {
+            Report::Gone { ending, stopped, guardian_died } => {
                 if guardian_died {
                     self.voice
                         .error("guardian_died", "the guardian died; all that it guarded has been killed");
@@ -399,7 +399,7 @@ impl Wrapper {
                 }
                 if let Some(mut term) = standing.term.take() {
                     term.ending = ending.or(term.ending);
-                    self.command_ended(term, guardian_died, standing);
+                    self.command_ended(term, stopped, guardian_died, standing);
                 }
             }
         }
@@ -407,7 +407,7 @@ impl Wrapper {
     }
 
     /// Everything that the command started is gone.
-    fn command_ended(&mut self, term: Term, guardian_died: bool, standing: &mut Standing) {
+    fn command_ended(&mut self, term: Term, stopped: bool, guardian_died: bool, standing: &mut Standing) {
         let ending = term.ending.clone();
         let code = ending.as_ref().and_then(term::code_of);
         self.code = code;
@@ -425,11 +425,21 @@ impl Wrapper {
             }
             Some(_) if standing.limited => standing.stop(Then::Anew),
             Some(_) => {}
+            // The guardian was first: for it the deadline had passed.
+            None if stopped => {
+                self.voice.error("deadline", "the command was stopped: the lease was not renewed in time");
+                let then = match self.plan.once {
+                    true => Then::Exit(Some(exit::LOST)),
+                    false if standing.limited => Then::Anew,
+                    false => Then::GoOn,
+                };
+                standing.finish(Finish::default(), then);
+            }
             None => {
                 let finish = if guardian_died && ending.is_none() {
                     Finish { pause: pace::after(None, ran), ..Finish::default() }
                 } else {
-                    self.finish_after(code, ran, cool_down_before)
+                    self.finish_after(code.filter(|_| !told), ran, cool_down_before)
                 };
                 self.say_ended(ending.as_ref(), &finish);
                 let then = match self.plan.once {

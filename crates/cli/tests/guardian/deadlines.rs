@@ -15,7 +15,7 @@ fn sigterm_comes_at_the_deadline_and_sigkill_at_must_stop() {
         wrapper.hear("child got term");
         assert!(!wrapper.has_heard("Ended"));
         wrapper.hear("Ended(Signal(9))");
-        wrapper.hear("Gone { ending: Some(Signal(9)), guardian_died: false }");
+        wrapper.hear("Gone { ending: Some(Signal(9)), stopped: true, guardian_died: false }");
         wrapper.close();
     }
 }
@@ -39,7 +39,7 @@ fn an_extension_after_the_order_to_stop_is_not_heeded() {
     wrapper.say("stop 300");
     wrapper.say("extend 800000 900000");
     wrapper.hear("Ended(Signal(9))");
-    wrapper.hear("Gone { ending: Some(Signal(9)), guardian_died: false }");
+    wrapper.hear("Gone { ending: Some(Signal(9)), stopped: true, guardian_died: false }");
     wrapper.close();
 }
 
@@ -49,7 +49,7 @@ fn nothing_is_started_after_its_deadline() {
         let mut wrapper = Wrapper::start(isolate, &["sh", "-c", "echo > $FOLDER/started"]);
         wrapper.say("begin 0 1000");
         wrapper.hear_next("Ended(Late)");
-        wrapper.hear_next("Gone { ending: Some(Late), guardian_died: false }");
+        wrapper.hear_next("Gone { ending: Some(Late), stopped: false, guardian_died: false }");
         assert!(!wrapper.file("started").exists());
         wrapper.say(&format!("begin {LONG}"));
         wrapper.hear("Ended(Code(0))");
@@ -72,7 +72,7 @@ fn a_stopped_wrapper_does_not_keep_the_command_alive_past_must_stop() {
         until("all are gone", || all_ended(&heads));
         stopped.signal(Signal::CONT);
         wrapper.hear("Ended(Signal(9))");
-        wrapper.hear("Gone { ending: Some(Signal(9)), guardian_died: false }");
+        wrapper.hear("Gone { ending: Some(Signal(9)), stopped: true, guardian_died: false }");
         wrapper.close();
     }
 }
@@ -92,7 +92,7 @@ fn wrapper_and_guardian_stopped_at_once_do_not_keep_the_command_alive_past_must_
     guardian.signal(Signal::STOP);
     until("all are gone", || all_ended(&heads));
     stopped.signal(Signal::CONT);
-    wrapper.hear("Gone { ending: None, guardian_died: true }");
+    wrapper.hear("Gone { ending: None, stopped: false, guardian_died: true }");
     wrapper.hear("ready");
     wrapper.close();
 }

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 
-use crate::harness::{LONG, Wrapper, all_ended, hydra, stat, until};
+use crate::harness::{LONG, Watched, Wrapper, all_ended, hydra, stat, until};
 
 const EACH: [&str; 3] = ["off", "auto", "on"];
 
@@ -23,7 +23,9 @@ fn a_code_and_a_signal_are_reported_and_the_next_term_begins() {
             wrapper.say(&format!("begin {LONG} {how}"));
             wrapper.hear("Started");
             wrapper.hear_next(&format!("Ended({ending})"));
-            wrapper.hear_next(&format!("Gone {{ ending: Some({ending}), guardian_died: false }}"));
+            wrapper.hear_next(&format!(
+                "Gone {{ ending: Some({ending}), stopped: false, guardian_died: false }}"
+            ));
         }
         wrapper.close();
     }
@@ -152,7 +154,7 @@ fn an_order_to_stop_is_sigterm_to_all_and_sigkill_in_time() {
         let (mut wrapper, heads) = hydra(isolate);
         wrapper.say("stop 200");
         wrapper.hear("Ended(Signal(9))");
-        wrapper.hear("Gone { ending: Some(Signal(9)), guardian_died: false }");
+        wrapper.hear("Gone { ending: Some(Signal(9)), stopped: true, guardian_died: false }");
         assert!(all_ended(&heads));
         wrapper.close();
     }
@@ -204,4 +206,48 @@ fn supervisors_are_in_a_session_of_their_own() {
     wrapper.say("kill");
     wrapper.hear("Gone");
     wrapper.close();
+}
+
+#[test]
+fn a_command_that_exits_with_zero_because_it_is_stopped_is_told_apart() {
+    let script = r#"trap 'exit 0' TERM; echo child ready; while :; do sleep 0.01; done"#;
+    for isolate in EACH {
+        for order in ["stop 600000", "extend 100 600000"] {
+            let mut wrapper = Wrapper::start(isolate, &["sh", "-c", script]);
+            wrapper.say(&format!("begin {LONG}"));
+            wrapper.hear("child ready");
+            wrapper.say(order);
+            wrapper.hear("Gone { ending: Some(Code(0)), stopped: true, guardian_died: false }");
+            wrapper.close();
+        }
+    }
+}
+
+#[test]
+fn a_signal_to_the_stub_that_waits_does_not_reach_the_command() {
+    for isolate in EACH {
+        let mut wrapper = Wrapper::start(isolate, &["true"]);
+        let stub = wrapper.role("__exec");
+        for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+            stub.signal(signal);
+        }
+        wrapper.say(&format!("begin {LONG}"));
+        wrapper.hear("Started");
+        wrapper.hear_next("Ended(Code(0))");
+        wrapper.close();
+    }
+}
+
+#[test]
+fn a_command_that_is_stopped_without_a_terminal_is_nothing_to_report() {
+    for isolate in EACH {
+        let script = "kill -STOP $$; exit 6";
+        let mut wrapper = Wrapper::start(isolate, &["sh", "-c", script]);
+        wrapper.say(&format!("begin {LONG}"));
+        wrapper.hear("Started");
+        until("it is stopped", || wrapper.work().iter().any(Watched::is_stopped));
+        wrapper.say(&format!("signal {}", Signal::CONT.as_raw()));
+        wrapper.hear_next("Ended(Code(6))");
+        wrapper.close();
+    }
 }

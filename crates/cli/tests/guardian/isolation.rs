@@ -82,12 +82,32 @@ fn a_control_group_holds_all_that_the_command_starts_and_is_removed() {
     let to_be_had = control_group_to_be_had(&own);
     for head in &heads {
         let theirs = fs::read_to_string(format!("/proc/{}/cgroup", head.pid.as_raw_pid())).unwrap();
-        let inside = theirs.lines().any(|line| line.ends_with(&format!("/tenure-{guardian}")));
+        let inside = theirs.lines().any(|line| line.contains(&format!("/tenure-{guardian}-")));
         assert_eq!(inside, to_be_had, "{theirs} beside {own}");
     }
     wrapper.say("kill");
     wrapper.hear("Gone");
     assert!(all_ended(&heads));
+    wrapper.close();
+}
+
+#[test]
+fn the_control_group_outlives_a_term_that_was_killed() {
+    let script = "grep ^0:: /proc/self/cgroup; echo child ready; exec sleep 1000";
+    let mut wrapper = Wrapper::start("auto", &["sh", "-c", script]);
+    let guardian = wrapper.role("__guardian").pid.as_raw_pid();
+    let own = fs::read_to_string(format!("/proc/{guardian}/cgroup")).unwrap();
+    if !control_group_to_be_had(&own) {
+        return;
+    }
+    for _ in 0..3 {
+        wrapper.say(&format!("begin {LONG}"));
+        let group = wrapper.hear("0::");
+        assert!(group.contains(&format!("/tenure-{guardian}-")), "{group}");
+        wrapper.hear("child ready");
+        wrapper.say("kill");
+        wrapper.hear("Gone");
+    }
     wrapper.close();
 }
 

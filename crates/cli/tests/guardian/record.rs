@@ -73,3 +73,19 @@ fn a_recorder_that_hangs_is_ended_at_must_stop() {
     wrapper.hear("extended");
     kill(&mut wrapper);
 }
+
+#[test]
+fn an_end_by_order_is_no_success_to_record() {
+    let set_up = |wrapper: &mut Command, folder: &Path| {
+        wrapper.env("TENURE_TEST_RECORD", folder.join("record"));
+    };
+    let script = "trap 'exit 0' TERM; echo child ready; while :; do sleep 0.01; done";
+    let mut wrapper = Wrapper::start_with("auto", &["sh", "-c", script], set_up);
+    wrapper.say(&format!("begin {LONG}"));
+    wrapper.hear("child ready");
+    wrapper.say("stop 600000");
+    wrapper.hear("Ended(Code(0))");
+    wrapper.hear("Gone");
+    kill(&mut wrapper);
+    assert!(!wrapper.file("record").exists());
+}

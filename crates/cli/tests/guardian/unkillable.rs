@@ -47,7 +47,7 @@ fn the_guardian_names_them_until_they_are_gone() {
     assert!(said.contains(&name), "{said}");
     assert!(!wrapper.has_heard("Gone"));
     drop(survivor);
-    wrapper.hear("Gone { ending: Some(Signal(9)), guardian_died: false }");
+    wrapper.hear("Gone { ending: Some(Signal(9)), stopped: true, guardian_died: false }");
     wrapper.close();
 }
 
@@ -60,7 +60,7 @@ fn the_wrapper_names_them_in_the_place_of_a_guardian_that_died() {
     assert!(said.contains("name: \"sleep\""), "{said}");
     assert!(!wrapper.has_heard("Gone"));
     drop(survivor);
-    wrapper.hear("Gone { ending: None, guardian_died: true }");
+    wrapper.hear("Gone { ending: None, stopped: false, guardian_died: true }");
     assert!(keeper.has_ended());
     wrapper.close();
 }
