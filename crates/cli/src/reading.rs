@@ -90,7 +90,8 @@ fn ask(
     question: impl AsyncFnOnce(&Reader, &mut Output) -> Result<Verdict, Failure>,
 ) -> Result<Verdict, Failure> {
     let reader = Reader::open(args)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(Failure::Begin)?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Begin)?;
     let mut output = BufWriter::new(io::stdout().lock());
     let verdict = runtime.block_on(question(&reader, &mut output)).and_then(|verdict| {
         output.flush()?;

@@ -31,6 +31,9 @@ mod open;
 pub use open::{InvalidUrl, OpenError, SCHEMES, StoreUrl, open};
 pub use tenure_core::embedded::{FileStore, MemoryStore};
 pub use tenure_core::*;
+/// Leases in Redis or Valkey, and a fence there.
+#[cfg(feature = "redis")]
+pub use tenure_redis as redis;
 
 /// The README's code compiles.
 #[cfg(doctest)]

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use tenure_core::embedded::{FileStore, FileStoreBuilder, MemoryStore};
+#[cfg(feature = "redis")]
+use tenure_core::store::ErrorKind;
 use tenure_core::store::{LeaseStore, StoreError};
 
 /// Where leases live, as a URL says it.
@@ -15,6 +17,7 @@ use tenure_core::store::{LeaseStore, StoreError};
 /// | `file:` | the default directory of this machine ([`FileStore::default_directory`]) |
 /// | `file:///var/lib/leases` | that directory |
 /// | `memory:` | this process alone |
+/// | `redis://user:password@host:port/db`, `rediss://…`, `redis+unix:///socket` | a Redis or Valkey server (feature `redis`) |
 ///
 /// A directory on a file system that is not known to be local is taken with `?allow_unknown_file_system=true`, a process
 /// in a shifted time namespace with `?allow_shifted_clock=true`; what that risks stands at
@@ -33,9 +36,17 @@ pub enum StoreUrl {
     },
     /// The memory of this process.
     Memory,
+    /// A Redis or Valkey server.
+    #[cfg(feature = "redis")]
+    Redis(Box<tenure_redis::RedisConfig>),
 }
 
 /// The schemes that this build knows.
+#[cfg(feature = "redis")]
+pub const SCHEMES: &[&str] = &["file", "memory", "redis", "rediss", "redis+unix"];
+
+/// The schemes that this build knows.
+#[cfg(not(feature = "redis"))]
 pub const SCHEMES: &[&str] = &["file", "memory"];
 
 /// A store's URL that breaks a rule.
@@ -76,10 +87,17 @@ impl StoreUrl {
     /// # Errors
     /// As [`open`].
     pub fn open(&self) -> Result<Arc<dyn LeaseStore>, StoreError> {
-        match self.open_file() {
-            Some(file) => Ok(Arc::new(file?)),
-            None => Ok(Arc::new(MemoryStore::new())),
+        if let Some(file) = self.open_file() {
+            return Ok(Arc::new(file?));
         }
+        #[cfg(feature = "redis")]
+        if let Self::Redis(config) = self {
+            return match tenure_redis::RedisStore::new((**config).clone()) {
+                Ok(store) => Ok(Arc::new(store)),
+                Err(error) => Err(StoreError::new(ErrorKind::Invalid, "redis", "open", error.to_string())),
+            };
+        }
+        Ok(Arc::new(MemoryStore::new()))
     }
 
     /// Names what the environment decides: the default directory by its path.
@@ -102,6 +120,8 @@ impl StoreUrl {
         match self {
             Self::File { .. } => "this machine, this user",
             Self::Memory => "this process alone",
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => "whoever reaches the server",
         }
     }
 
@@ -152,6 +172,11 @@ impl FromStr for StoreUrl {
             "memory" if rest.is_empty() => Ok(Self::Memory),
             "memory" => Err(wrong("has something after \"memory:\": write just memory:".into())),
             "file" => file(rest).map_err(wrong),
+            #[cfg(feature = "redis")]
+            "redis" | "rediss" | "redis+unix" => match tenure_redis::RedisConfig::from_url(url) {
+                Ok(config) => Ok(Self::Redis(Box::new(config))),
+                Err(tenure_redis::InvalidConfig(rule)) => Err(wrong(rule)),
+            },
             _ => {
                 let known = SCHEMES.iter().map(|scheme| format!("{scheme}:")).collect::<Vec<_>>().join(", ");
                 Err(wrong(format!("has a scheme that this build does not know: it knows {known}")))
@@ -209,6 +234,8 @@ impl fmt::Display for StoreUrl {
             Self::Memory => f.write_str("memory:"),
             Self::File { path: None, .. } => f.write_str("file:"),
             Self::File { path: Some(path), .. } => write!(f, "file://{}", path.display()),
+            #[cfg(feature = "redis")]
+            Self::Redis(config) => config.fmt(f),
         }
     }
 }
@@ -255,6 +282,10 @@ mod tests {
             ("file:///a?allow_shifted_clock=yes", "true or false"),
             ("memory:x", "just memory:"),
             ("cassandra://u:secret@h/", "it knows file:, memory:"),
+            #[cfg(feature = "redis")]
+            ("redis://u:secret@h/x", "its number"),
+            #[cfg(feature = "redis")]
+            ("redis://u:secret#@h/x", "%23 for #"),
         ] {
             let error = url.parse::<StoreUrl>().unwrap_err().to_string();
             assert!(error.contains(wants) && !error.contains("secret"), "{url}: {error}");
@@ -277,5 +308,14 @@ mod tests {
         let url: StoreUrl = format!("file://{}", place.display()).parse().unwrap();
         assert!(url.open_to_read().is_ok());
         assert!(!place.exists());
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn a_redis_store_opens_before_its_server_does() {
+        let url: StoreUrl = "redis://app:secret@localhost:1/2?prefix=shop".parse().unwrap();
+        assert_eq!(url.to_string(), "redis://localhost:1/2");
+        assert!(!format!("{url:?}").contains("secret"));
+        assert_eq!(url.open().unwrap().guarantees().store, "redis");
     }
 }

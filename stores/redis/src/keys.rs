@@ -1,0 +1,177 @@
+//! Where an election lies: the key of its lease, the key of its record, and its channel.
+
+use tenure_core::ElectionName;
+
+/// Where leases lie if nothing else is said.
+pub const DEFAULT_TEMPLATE: &str = "{prefix}:leader:{election}";
+
+/// The prefix if nothing else is said.
+pub const DEFAULT_PREFIX: &str = "tenure";
+
+/// How names of elections become keys, and keys names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Keys {
+    before: String,
+    after: String,
+    /// Whether the keys have a hash tag by the template or the prefix.
+    tagged: bool,
+}
+
+/// The keys of one election; all of them lie in one hash slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ElectionKeys {
+    /// A plain string: its value names who holds.
+    pub(crate) lease: String,
+    /// A hash: all else.
+    pub(crate) record: String,
+    /// Where changes are told.
+    pub(crate) channel: String,
+}
+
+const RECORD: &str = ":record";
+const CHANNEL: &str = ":changes";
+
+impl Keys {
+    /// Takes a template with `{election}` and, if wanted, `{prefix}`.
+    pub(crate) fn new(template: &str, prefix: &str) -> Result<Self, String> {
+        let Some((before, after)) = template.split_once("{election}") else {
+            return Err(format!("has the key template {template:?} without {{election}}: write it in"));
+        };
+        if after.contains("{election}") {
+            return Err(format!("has the key template {template:?} with two {{election}}: write it once"));
+        }
+        let (before, after) = (before.replace("{prefix}", prefix), after.replace("{prefix}", prefix));
+        let tagged = match (has_tag(&before), has_tag(&after)) {
+            (true, _) => true,
+            // Whatever the election is called, its name has no braces: the first tag of the key is this one.
+            (false, true) if !has_braces(&before) => true,
+            _ if has_braces(&before) || has_braces(&after) => {
+                return Err(format!(
+                    "has the key template {template:?} with braces that are no hash tag: what belongs together would \
+                     lie in different slots; write {{tag}} with something in it, or no braces"
+                ));
+            }
+            _ => false,
+        };
+        Ok(Self { before, after, tagged })
+    }
+
+    pub(crate) fn of(&self, election: &ElectionName) -> ElectionKeys {
+        let lease = format!("{}{}{}", self.before, encode(election.as_str()), self.after);
+        let beside = |what: &str| {
+            if self.tagged { format!("{lease}{what}") } else { format!("{{{lease}}}{what}") }
+        };
+        ElectionKeys { record: beside(RECORD), channel: beside(CHANNEL), lease }
+    }
+
+    /// Returns the pattern of all records' keys whose election begins with `prefix`.
+    pub(crate) fn pattern(&self, prefix: &str) -> String {
+        let begin = glob(&format!("{}{}", self.before, encode(prefix)));
+        let end = glob(&self.after);
+        if self.tagged { format!("{begin}*{end}{RECORD}") } else { format!("{{{begin}*{end}}}{RECORD}") }
+    }
+
+    /// Returns the election whose record lies at `key`.
+    pub(crate) fn election(&self, key: &str) -> Option<ElectionName> {
+        let lease = key.strip_suffix(RECORD)?;
+        let lease = if self.tagged { lease } else { lease.strip_prefix('{')?.strip_suffix('}')? };
+        let name = lease.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
+        ElectionName::new(decode(name)?).ok()
+    }
+
+    /// Returns what an access rule must name for these keys.
+    pub(crate) fn access(&self) -> String {
+        let (before, after) = (glob(&self.before), glob(&self.after));
+        if self.tagged {
+            format!("~{before}*{after}*")
+        } else {
+            format!("~{before}*{after} ~{{{before}*{after}}}*")
+        }
+    }
+}
+
+/// A server looks for the first `{`, then for the first `}` after it; with something between them that is the tag.
+fn has_tag(text: &str) -> bool {
+    text.split_once('{').and_then(|(_, rest)| rest.split_once('}')).is_some_and(|(tag, _)| !tag.is_empty())
+}
+
+fn has_braces(text: &str) -> bool {
+    text.contains(['{', '}'])
+}
+
+/// Braces would move a key into another slot.
+fn encode(name: &str) -> String {
+    name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+}
+
+fn decode(text: &str) -> Option<String> {
+    if has_braces(text) {
+        return None;
+    }
+    let name = text.replace("%7B", "{").replace("%7D", "}").replace("%25", "%");
+    // Only what `encode` writes is the key of an election: two keys never have one name.
+    (encode(&name) == text).then_some(name)
+}
+
+/// Escapes what has a meaning in a pattern.
+fn glob(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        if matches!(character, '*' | '?' | '[' | ']' | '^' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(character);
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> ElectionName {
+        ElectionName::new(name).unwrap()
+    }
+
+    #[test]
+    fn what_belongs_together_shares_a_hash_tag() {
+        let plain = Keys::new(DEFAULT_TEMPLATE, DEFAULT_PREFIX).unwrap().of(&name("billing"));
+        assert_eq!(plain.lease, "tenure:leader:billing");
+        assert_eq!(plain.record, "{tenure:leader:billing}:record");
+        assert_eq!(plain.channel, "{tenure:leader:billing}:changes");
+        let tagged = Keys::new("{prefix}:{election}", "{app}").unwrap().of(&name("billing"));
+        assert_eq!(tagged.lease, "{app}:billing");
+        assert_eq!(tagged.record, "{app}:billing:record");
+        let braces = Keys::new("{prefix}{election}", "").unwrap().of(&name("a}b{%"));
+        assert_eq!(braces.lease, "a%7Db%7B%25");
+        assert_eq!(braces.record, "{a%7Db%7B%25}:record");
+    }
+
+    #[test]
+    fn a_name_comes_back_from_its_key() {
+        for (template, prefix) in
+            [(DEFAULT_TEMPLATE, "p"), ("{prefix}{election}", ""), ("{election}{prefix}", "{t}")]
+        {
+            let keys = Keys::new(template, prefix).unwrap();
+            for election in ["a", "%", "%25", "%7B", "{}", "a b*?[x]", "größe"] {
+                let election = name(election);
+                assert_eq!(keys.election(&keys.of(&election).record), Some(election.clone()), "{template}");
+            }
+        }
+        let keys = Keys::new(DEFAULT_TEMPLATE, DEFAULT_PREFIX).unwrap();
+        assert_eq!(keys.election("{something else}:record"), None);
+        assert_eq!(keys.election("{tenure:leader:a%7b}:record"), None, "two keys never have one name");
+    }
+
+    #[test]
+    fn a_template_that_parts_what_belongs_together_is_refused() {
+        for (template, prefix) in [
+            ("{prefix}", "p"),
+            ("{election}{election}", "p"),
+            ("{prefix}:{election}", "a}b"),
+            ("{}{election}", "p"),
+        ] {
+            assert!(Keys::new(template, prefix).is_err(), "{template} {prefix}");
+        }
+    }
+}

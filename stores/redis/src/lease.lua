@@ -1,0 +1,317 @@
+-- Every verb of an election, decided and written in one step.
+--
+-- KEYS[1]  the lease: a plain string that ends with the ttl. Its value names the bid that holds. It alone says who leads.
+-- KEYS[2]  the record: a hash of all else, which never ends. What it says about a holder is believed only if it names the
+--          value of the lease.
+-- ARGV     verb, mark of this call, election, channel, then what the verb needs.
+--
+-- An answer begins with the mark, so that no caller takes another one's answer for its own. The frequent ones are lines of
+-- one text, which costs both sides less than a list.
+--
+-- The rules are those of `tenure_core::store::record`; a test runs both side by side. Times are µs of this server's clock.
+-- Numbers of more than 14 digits are only ever written with `text`: `tostring` and `..` would round them.
+-- An error names the line of its command, from which the caller tells which one it was: one command in a line.
+
+local lease, kept = KEYS[1], KEYS[2]
+local verb, mark, election, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local call = redis.call
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local function time()
+  local now = call('TIME')
+  return now[1] * 1000000 + now[2]
+end
+
+-- Tells everybody who waits. Whoever may not publish still leads: a missed wake-up costs time, not safety.
+local function publish(what)
+  redis.pcall('PUBLISH', channel, what)
+end
+
+-- Anybody's view: this server's time, the lease's value and time left, how long nobody may have a free lease, the record.
+local function view(now, value, fields, wait_ms)
+  local left = value and call('PTTL', lease) or -2
+  return { text(now), value, left, wait_ms or 0, fields }
+end
+
+local REQUEST = { 'request', 'request_id', 'request_token', 'request_until' }
+
+local function live_request(record, now)
+  return record.request and record.bid and record.request_token == record.token and tonumber(record.request_until) > now
+end
+
+-- Notes what became of the request that stands here, once: a late answer to an earlier one says nothing.
+local function answer(record, now, answer_id, answered)
+  if answer_id ~= '' and live_request(record, now) and record.request_id == answer_id then
+    record.answer_id, record.answer, record.request = answer_id, answered, nil
+    call('HSET', kept, 'answer_id', answer_id, 'answer', answered)
+    call('HDEL', kept, unpack(REQUEST))
+  end
+end
+
+-- Renewing comes first and reads only what it needs, because nearly every call is a renewal.
+--
+-- The caller holds the lease if it has its value, its token, and was last written by itself. A foreign mark under its own
+-- value is a cloned process: at most one of the two may go on.
+local function renew(value, token, marks, at_ms, answer_id, answered)
+  local present = call('GET', lease)
+  local found = present == value and call('HMGET', kept, 'value', 'token', 'attempt', 'ttl_ms', 'renew_count', 'renew_total', 'request_id')
+  if not found or found[1] ~= value or found[2] ~= token or not string.find(marks, found[3] or '?', 1, true) then
+    local fields = call('HGETALL', kept)
+    return { mark, 'lost', (present or #fields > 0) and view(time(), present, fields) }
+  end
+  local ttl_ms, count, total, request = found[4], found[5] or '0', found[6] or '0', false
+  if found[3] ~= mark then
+    -- The lease first: a server without memory to spare lets a script go on that began with this.
+    call('PEXPIRE', lease, ttl_ms)
+    count, total = text(count + 1), text(total + 1)
+    call('HSET', kept, 'attempt', mark, 'renewed_at_ms', at_ms, 'renew_count', count, 'renew_total', total)
+    -- The bid, without the candidate's name.
+    publish('renewed ' .. string.sub(value, -32) .. ' ' .. mark .. ' ' .. token .. ' ' .. ttl_ms .. ' ' .. count .. ' ' .. total .. ' ' .. at_ms)
+  end
+  if found[7] then
+    local asked = call('HMGET', kept, 'request', 'request_token', 'request_until')
+    local record = { bid = value, token = token, request_id = found[7], request = asked[1], request_token = asked[2], request_until = asked[3] }
+    local now = time()
+    if found[3] ~= mark then answer(record, now, answer_id, answered) end
+    request = live_request(record, now) and { record.request, text(record.request_until - now) } or false
+  end
+  if request then return { mark, 'renewed', ttl_ms, count, total, request } end
+  return mark .. '\nrenewed\n' .. ttl_ms .. '\n' .. count .. '\n' .. total
+end
+
+if verb == 'renew' then
+  return renew(unpack(ARGV, 5))
+end
+
+local FORMAT, LAST_TERMS, TOKEN_LIMIT = '1', 8, 2 ^ 53
+local now = time()
+local now_ms = text(math.floor(now / 1000))
+
+local function is_number(field)
+  return field and string.find(field, '^%d+$') and tonumber(field) < TOKEN_LIMIT
+end
+
+-- Returns what is kept of this election as a table (empty if nothing) and as it came; or why it cannot be understood.
+local function look()
+  local fields = call('HGETALL', kept)
+  local record = {}
+  for i = 1, #fields, 2 do record[fields[i]] = fields[i + 1] end
+  local why
+  if #fields == 0 then
+    record.token = '0'
+  elseif not is_number(record.format) then
+    why = 'the record names no format'
+  elseif tonumber(record.format) > tonumber(FORMAT) then
+    why = 'the record has format ' .. record.format
+  elseif record.election ~= election then
+    why = 'it is the record of another election'
+  elseif not is_number(record.token) then
+    why = 'the record names no token'
+  elseif record.bid and not (record.value and record.attempt and record.who and is_number(record.acquired_at_ms) and is_number(record.ttl_ms)) then
+    why = 'the record names half a holder'
+  end
+  return record, fields, why and redis.error_reply('CORRUPT ' .. why)
+end
+
+local function is_held(value, record)
+  return value and record.bid and record.value == value
+end
+
+local function is_ahead(moment)
+  return moment and tonumber(moment) > now
+end
+
+-- Returns the last terms with the present one as the newest.
+local function terms_with(record, how, cool_down_ms)
+  local lines = {}
+  for line in string.gmatch(record.terms or '', '[^\n]+') do lines[#lines + 1] = line end
+  lines[#lines + 1] = '{"token":' .. record.token .. ',"who":' .. record.who
+    .. ',"acquired_at_ms":' .. record.acquired_at_ms .. ',"ended_at_ms":' .. now_ms
+    .. ',"end":"' .. how .. '"' .. (cool_down_ms ~= '' and ',"cool_down_ms":' .. cool_down_ms or '') .. '}'
+  return table.concat(lines, '\n', math.max(1, #lines - LAST_TERMS + 1))
+end
+
+-- Returns the newest of some terms, or `false`.
+local function last_of(terms)
+  return string.match(terms, '[^\n]+$') or false
+end
+
+-- How long a free lease must wait because this server began so lately that it may have forgotten one that still lives.
+-- The uptime is the difference of two whole seconds: the true one may be a second less.
+local function wait_after_start(longest_ttl_ms)
+  if longest_ttl_ms == 0 then return 0 end
+  local uptime = tonumber(string.match(call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
+  return math.max(0, longest_ttl_ms - (uptime - 1) * 1000)
+end
+
+local function acquired(token, attempt, ttl_ms, count, total, previous)
+  return table.concat({ mark, 'acquired', token, attempt, ttl_ms, count, total, previous or nil }, '\n')
+end
+
+local function acquire(bid, value, candidate, who, about, ttl_ms, floor, supersedes, longest_ttl_ms)
+  local present = call('GET', lease)
+  local record, fields, corrupt = look()
+  if corrupt then return corrupt end
+  local held = is_held(present, record)
+  local function refused(wait_ms)
+    return { mark, 'refused', view(now, present, fields, wait_ms) }
+  end
+  if present and not held then
+    -- Somebody holds it who is none of ours: whoever leads next cannot know who led before.
+    if not record.foreign then
+      call('HSET', kept, 'format', FORMAT, 'election', election, 'token', record.token, 'foreign', '1')
+    end
+    return refused()
+  end
+  local terms = record.terms or ''
+  if record.bid == bid then
+    -- The same bid again: the same term while it lives, nothing afterwards.
+    if not held then return refused() end
+    local previous = not record.gap and last_of(terms)
+    return acquired(record.token, record.attempt, record.ttl_ms, record.renew_count or '0', record.renew_total or '0', previous)
+  end
+  local superseded = record.bid and record.bid == supersedes
+  if held and not superseded then return refused() end
+  local spent = string.find(terms, '"bid":"' .. bid .. '"', 1, true)
+  local reserved = is_ahead(record.reserved_until) and record.reserved_for ~= candidate
+  if spent or reserved or is_ahead(record.pause_until) then return refused() end
+  if not held then
+    local wait_ms = wait_after_start(tonumber(longest_ttl_ms))
+    if wait_ms > 0 then return refused(wait_ms) end
+  end
+  local token = math.max(tonumber(record.token), tonumber(floor), now) + 1
+  if token >= TOKEN_LIMIT then return redis.error_reply('ERR the tokens of this election have reached their end') end
+  token = text(token)
+  if record.bid then terms = terms_with(record, superseded and 'superseded' or 'expired', '') end
+  -- A candidate that has seen a higher token than the record's knows that the store lost terms.
+  local gap = tonumber(floor) > tonumber(record.token) or record.foreign
+  -- The record first: it is not believed without the lease, so that a refusal in between grants nothing. And setting
+  -- before removing: a server without memory to spare refuses only what a script begins with.
+  call('HSET', kept, 'format', FORMAT, 'election', election, 'token', token, 'value', value, 'bid', bid, 'attempt', mark,
+    'ttl_ms', ttl_ms, 'who', who, 'about', about, 'acquired_at_ms', now_ms, 'terms', terms)
+  if #fields > 0 then
+    call('HDEL', kept, 'gap', 'foreign', 'renewed_at_ms', 'renew_count', 'release', 'reserved_for', 'reserved_until', unpack(REQUEST))
+  end
+  if gap then call('HSET', kept, 'gap', '1') end
+  call('SET', lease, value, 'PX', ttl_ms)
+  local total = record.renew_total or '0'
+  publish('acquired ' .. table.concat({ text(now), value, bid, mark, token, ttl_ms, total, gap and '1' or '0', who, about, terms }, '\n'))
+  return acquired(token, mark, ttl_ms, '0', total, not gap and last_of(terms))
+end
+
+if verb == 'acquire' then
+  return acquire(unpack(ARGV, 5))
+end
+
+-- Writes fields of the record.
+local function set(record, fields)
+  local arguments = {}
+  for name, value in pairs(fields) do
+    record[name] = value
+    arguments[#arguments + 1] = name
+    arguments[#arguments + 1] = value
+  end
+  call('HSET', kept, unpack(arguments))
+end
+
+-- Removes fields of the record, if there are any.
+local function remove(record, names)
+  local present = {}
+  for _, name in ipairs(names) do
+    if record[name] then
+      record[name] = nil
+      present[#present + 1] = name
+    end
+  end
+  if #present > 0 then call('HDEL', kept, unpack(present)) end
+end
+
+local function publish_view(value, left_ms, record)
+  publish('view ' .. cjson.encode({ text(now), value, tonumber(left_ms), 0, record }))
+end
+
+local function release(value, token, marks, how, successor, window_ms, cool_down_ms, answer_id, answered)
+  local present = call('GET', lease)
+  local record, _, corrupt = look()
+  if corrupt then return corrupt end
+  if record.release == mark then return { mark, 'released' } end
+  local own = is_held(present, record) and present == value and record.token == token
+  if not own or not string.find(marks, record.attempt, 1, true) then return { mark, 'not_held' } end
+  call('DEL', lease)
+  answer(record, now, answer_id, answered)
+  -- The request may have run out since the holder took it up; what became of it is told all the same.
+  if answer_id ~= '' and not live_request(record, now) then
+    set(record, { answer_id = answer_id, answer = answered })
+  end
+  if live_request(record, now) then
+    -- Whoever asked hears that it came too late, instead of nothing.
+    local late = '{"id":"' .. record.request_id .. '","answer":{"refused":"the term ended before it was done"}}'
+    set(record, { answer_id = record.request_id, answer = late })
+  end
+  set(record, {
+    terms = terms_with(record, how, cool_down_ms), release = mark, reserved_for = successor,
+    reserved_until = text(now + tonumber(window_ms) * 1000),
+    succeeded_at = how == 'succeeded' and text(now) or nil,
+  })
+  remove(record, {
+    'value', 'bid', 'attempt', 'ttl_ms', 'who', 'about', 'acquired_at_ms', 'renewed_at_ms', 'renew_count', 'gap',
+    unpack(REQUEST),
+  })
+  publish_view(false, -2, record)
+  return { mark, 'released' }
+end
+
+local function read()
+  local present = call('GET', lease)
+  local _, fields, corrupt = look()
+  if corrupt then return corrupt end
+  if not present and #fields == 0 then return { mark, 'nothing' } end
+  return { mark, 'found', view(now, present, fields) }
+end
+
+local function request(id, token, asked, expires_in_ms)
+  local present = call('GET', lease)
+  local record, _, corrupt = look()
+  if corrupt then return corrupt end
+  if not is_held(present, record) then return { mark, 'no_holder' } end
+  if record.token ~= token then return { mark, 'wrong_term', record.token } end
+  local waiting = live_request(record, now)
+  if waiting and record.request_id ~= id then return { mark, 'busy', record.request_id } end
+  if not waiting and record.answer_id ~= id then
+    set(record, {
+      request = asked, request_id = id, request_token = token,
+      request_until = text(now + tonumber(expires_in_ms) * 1000),
+    })
+    publish_view(present, call('PTTL', lease), record)
+  end
+  return { mark, 'accepted', record.token }
+end
+
+local function pause(by, ends_in_ms)
+  local record, _, corrupt = look()
+  if corrupt then return corrupt end
+  set(record, {
+    format = FORMAT, election = election, token = record.token, pause_by = by,
+    pause_until = text(now + tonumber(ends_in_ms) * 1000),
+  })
+  publish_view(call('GET', lease), call('PTTL', lease), record)
+  return { mark, 'done' }
+end
+
+local function resume()
+  local record, _, corrupt = look()
+  if corrupt then return corrupt end
+  if is_ahead(record.pause_until) then
+    remove(record, { 'pause_by', 'pause_until' })
+    publish_view(call('GET', lease), call('PTTL', lease), record)
+  end
+  return { mark, 'done' }
+end
+
+local verbs = {
+  release = release, read = read, request = request, pause = pause, resume = resume,
+}
+return verbs[verb](unpack(ARGV, 5))

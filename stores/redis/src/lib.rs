@@ -1,0 +1,26 @@
+//! Leases in Redis or Valkey.
+//!
+//! What the store promises, what it needs and what it cannot do stands in `docs/stores/redis.md`.
+
+mod config;
+mod connect;
+mod error;
+mod fence;
+mod keys;
+mod link;
+mod listen;
+mod operator;
+mod record;
+mod script;
+mod store;
+mod watch;
+
+pub use config::{Address, InvalidConfig, RedisConfig, SCHEMES, Tls};
+pub use fence::{RedisFence, RedisFenceError, Written};
+pub use keys::{DEFAULT_PREFIX, DEFAULT_TEMPLATE};
+pub use store::RedisStore;
+
+/// The code of the guide compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/stores/redis.md")]
+struct Guide;

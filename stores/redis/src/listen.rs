@@ -1,0 +1,266 @@
+//! The one connection on which a process hears of all the elections that it watches.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{PushInfo, PushKind, Value};
+use tenure_core::clock::ClockExt;
+use tenure_core::{Clock, ElectionName, Random};
+use tokio::sync::mpsc;
+
+use crate::connect::{Connect, Connected};
+use crate::error::Trouble;
+use crate::keys::Keys;
+use crate::link::{wait_after, within};
+use crate::watch::{Message, Watchers};
+
+/// Names in one command: few round trips, and none that holds the server up.
+const CHUNK: usize = 1000;
+
+/// How often the server is asked whether it is still there: a watch over a black hole hears nothing, as one over a quiet
+/// election does.
+const PING: Duration = Duration::from_secs(5);
+
+/// What of a key's own notifications frees a lease, in the words of the server.
+const FREEING: &[&str] = &["del", "expired", "evicted", "rename_from"];
+
+/// Listens for as long as the store lives.
+pub(crate) struct Listener {
+    pub(crate) connect: Arc<dyn Connect>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) random: Random,
+    pub(crate) watchers: Arc<Watchers>,
+    pub(crate) keys: Keys,
+    pub(crate) database: u32,
+    /// How long one call may take.
+    pub(crate) limit: Duration,
+}
+
+/// What a channel is about.
+#[derive(Clone, Debug)]
+enum Channel {
+    /// What the script tells of an election.
+    Changes(ElectionName),
+    /// What the server itself tells of the key of a lease, if it is set up to.
+    Key(ElectionName),
+}
+
+impl Listener {
+    pub(crate) async fn run(self) {
+        let mut failures = 0;
+        loop {
+            while self.watchers.names().is_empty() {
+                self.watchers.work.notified().await;
+            }
+            if failures > 0 {
+                self.clock.sleep(wait_after(failures, &self.random)).await;
+            }
+            let (told, messages) = mpsc::unbounded_channel();
+            let push = Box::new(move |info: PushInfo| drop(told.send(info)));
+            match within(&self.clock, self.limit, self.connect.connect(push)).await {
+                Ok(Connected { connection, .. }) => {
+                    let begun = self.clock.now();
+                    let mut session = Session { listener: &self, connection, channels: BTreeMap::new() };
+                    let ended = session.serve(messages).await;
+                    // One that served for a while was a good one; one that did not counts like one that never came.
+                    let good = self.clock.now().time_since(begun) >= PING;
+                    failures = if good { 1 } else { failures + 1 };
+                    match ended {
+                        Ok(()) => failures = 0,
+                        Err(trouble) => self.report(&trouble),
+                    }
+                }
+                Err(trouble) => {
+                    failures += 1;
+                    self.report(&trouble);
+                }
+            }
+        }
+    }
+
+    fn report(&self, trouble: &Trouble) {
+        tracing::warn!(server = self.connect.name(), ?trouble, "no news of elections: timers wake instead");
+    }
+}
+
+/// One connection's life.
+struct Session<'a> {
+    listener: &'a Listener,
+    connection: MultiplexedConnection,
+    /// What is subscribed to.
+    channels: BTreeMap<String, Channel>,
+}
+
+impl Session<'_> {
+    /// Hears what there is to hear, until nobody watches any more (`Ok`) or the connection is of no use.
+    async fn serve(&mut self, mut messages: mpsc::UnboundedReceiver<PushInfo>) -> Result<(), Trouble> {
+        let Listener { clock, watchers, .. } = self.listener;
+        self.subscribe().await?;
+        let mut ping = clock.sleep(PING);
+        while !self.channels.is_empty() {
+            tokio::select! {
+                biased;
+                message = messages.recv() => {
+                    let mut removed = BTreeSet::new();
+                    let mut next = message;
+                    loop {
+                        let Some(message) = next else { return Err(gone()) };
+                        if self.take(message, &mut removed).await.is_break() {
+                            return Err(gone());
+                        }
+                        match messages.try_recv() {
+                            Ok(message) => next = Some(message),
+                            Err(_) => break,
+                        }
+                    }
+                    // A release removes the key first and tells then; whoever heard both need not look.
+                    for election in removed.into_iter().filter(|name| watchers.has_foreign_holder(name)) {
+                        watchers.look(&election);
+                    }
+                }
+                () = watchers.work.notified() => self.subscribe().await?,
+                () = &mut ping => {
+                    self.send(&redis::cmd("PING")).await?;
+                    ping = clock.sleep(PING);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self, command: &redis::Cmd) -> Result<Value, Trouble> {
+        let Listener { clock, limit, .. } = self.listener;
+        let connection = &mut self.connection;
+        within(clock, *limit, async {
+            match connection.send_packed_command(command).await {
+                Ok(Value::ServerError(error)) => Err(Trouble::Server(error.into())),
+                Ok(value) => Ok(value),
+                Err(error) => Err(Trouble::Connection(error)),
+            }
+        })
+        .await
+    }
+
+    /// Subscribes to what is watched and unsubscribes from what is not.
+    async fn subscribe(&mut self) -> Result<(), Trouble> {
+        let Listener { watchers, keys, database, .. } = self.listener;
+        let names = watchers.names();
+        let left: Vec<_> = self
+            .channels
+            .iter()
+            .filter(|(_, channel)| !names.contains(channel.election()))
+            .map(|(name, _)| name.clone())
+            .collect();
+        for names in left.chunks(CHUNK) {
+            self.change("UNSUBSCRIBE", names).await?;
+            for name in names {
+                self.channels.remove(name);
+            }
+        }
+        let mut new = Vec::new();
+        let mut of_keys = Vec::new();
+        for election in names {
+            let of = keys.of(&election);
+            if !self.channels.contains_key(&of.channel) {
+                new.push((of.channel, election.clone()));
+            }
+            let key = format!("__keyspace@{database}__:{}", of.lease);
+            if !self.channels.contains_key(&key) && watchers.has_foreign_holder(&election) {
+                of_keys.push((key, election));
+            }
+        }
+        for chunk in new.chunks(CHUNK) {
+            let (names, elections): (Vec<_>, Vec<_>) = chunk.iter().cloned().unzip();
+            if let Err(trouble) = self.change("SUBSCRIBE", &names).await {
+                if let Trouble::Server(_) = trouble {
+                    watchers.denied();
+                }
+                return Err(trouble);
+            }
+            self.channels.extend(
+                chunk.iter().map(|(name, election)| (name.clone(), Channel::Changes(election.clone()))),
+            );
+            watchers.told(&elections);
+        }
+        for (name, election) in of_keys {
+            // Whoever may not hear of keys waits for the time that a foreign lease has left.
+            if let Err(trouble) = self.change("SUBSCRIBE", std::slice::from_ref(&name)).await {
+                tracing::debug!(?trouble, "no news of keys");
+            }
+            self.channels.insert(name, Channel::Key(election));
+        }
+        Ok(())
+    }
+
+    async fn change(&mut self, verb: &str, names: &[String]) -> Result<(), Trouble> {
+        let Listener { clock, limit, .. } = self.listener;
+        let connection = &mut self.connection;
+        within(clock, *limit, async {
+            let changed = match verb {
+                "SUBSCRIBE" => connection.subscribe(names).await,
+                _ => connection.unsubscribe(names).await,
+            };
+            changed.map_err(|error| match error.kind() {
+                redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => Trouble::Server(error),
+                _ => Trouble::Connection(error),
+            })
+        })
+        .await
+    }
+
+    /// Takes one message; notes leases whose key was removed.
+    async fn take(&mut self, info: PushInfo, removed: &mut BTreeSet<ElectionName>) -> ControlFlow<()> {
+        if info.kind == PushKind::Disconnection {
+            return ControlFlow::Break(());
+        }
+        let PushInfo { kind: PushKind::Message, data } = info else {
+            return ControlFlow::Continue(());
+        };
+        let [Value::BulkString(channel), Value::BulkString(text)] = data.as_slice() else {
+            return ControlFlow::Continue(());
+        };
+        let (Ok(channel), Ok(text)) = (std::str::from_utf8(channel), std::str::from_utf8(text)) else {
+            return ControlFlow::Continue(());
+        };
+        let watchers = &self.listener.watchers;
+        match self.channels.get(channel).cloned() {
+            Some(Channel::Key(election)) if FREEING.contains(&text) => {
+                removed.insert(election);
+            }
+            Some(Channel::Changes(election)) => match Message::read(text) {
+                Some(Message::View(view)) => watchers.viewed(&election, &view),
+                Some(Message::Renewed(renewed)) => watchers.renewed(&election, &renewed),
+                Some(Message::Call(reply_to)) => self.answer(&election, &reply_to).await,
+                // From a later version, or from somebody who should not be here.
+                None => watchers.look(&election),
+            },
+            Some(Channel::Key(_)) | None => {}
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Tells whoever called who stands by here.
+    async fn answer(&mut self, election: &ElectionName, reply_to: &str) {
+        let standing_by = self.listener.watchers.standing_by(election);
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(reply_to).arg(crate::record::json(&standing_by));
+        if let Err(trouble) = self.send(&publish).await {
+            tracing::debug!(?trouble, "a roll call was not answered");
+        }
+    }
+}
+
+impl Channel {
+    fn election(&self) -> &ElectionName {
+        match self {
+            Self::Changes(election) | Self::Key(election) => election,
+        }
+    }
+}
+
+fn gone() -> Trouble {
+    Trouble::Connection(redis::RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset)))
+}

@@ -1,0 +1,218 @@
+//! The script that decides and writes in one step, and its answers.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use redis::{Cmd, Value};
+
+use crate::keys::ElectionKeys;
+
+/// The script of all verbs.
+pub(crate) struct Script;
+
+impl Script {
+    /// What the server runs.
+    pub(crate) const SOURCE: &'static str = include_str!("lease.lua");
+
+    fn hash() -> &'static str {
+        static HASH: OnceLock<String> = OnceLock::new();
+        HASH.get_or_init(|| redis::Script::new(Self::SOURCE).get_hash().to_owned())
+    }
+
+    /// Makes the call of one verb on one election.
+    pub(crate) fn call(
+        keys: &ElectionKeys,
+        election: &str,
+        verb: &str,
+        mark: &str,
+        arguments: &[&str],
+    ) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(Self::hash()).arg(2).arg(&keys.lease).arg(&keys.record);
+        command.arg(verb).arg(mark).arg(election).arg(&keys.channel).arg(arguments);
+        command
+    }
+}
+
+/// Returns the command in the line of a script that an error names.
+pub(crate) fn command_in(script: &'static str, error: &str) -> Option<&'static str> {
+    let (_, after) = error.rsplit_once("user_script:")?;
+    let digits = after.split(|c: char| !c.is_ascii_digit()).next()?;
+    let line = script.lines().nth(digits.parse::<usize>().ok()?.checked_sub(1)?)?;
+    let (_, after) = line.split_once("call('")?;
+    after.split_once('\'').map(|(command, _)| command)
+}
+
+/// One answer of the script: its name and what follows it.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    name: String,
+    rest: std::vec::IntoIter<Value>,
+}
+
+impl Answer {
+    /// Takes an answer to the call marked `mark`.
+    pub(crate) fn new(value: Value, mark: &str) -> Result<Self, String> {
+        let parts = match value {
+            Value::Array(parts) => parts,
+            Value::BulkString(lines) => {
+                lines.split(|byte| *byte == b'\n').map(|line| Value::BulkString(line.to_vec())).collect()
+            }
+            other => return Err(format!("it is {other:?}")),
+        };
+        let mut rest = parts.into_iter();
+        let marked = text(rest.next())?;
+        if marked != mark {
+            return Err(format!("it answers call {marked}, not {mark}"));
+        }
+        let name = text(rest.next())?;
+        Ok(Self { name, rest })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the next part, which must be there.
+    pub(crate) fn text(&mut self) -> Result<String, String> {
+        text(self.rest.next())
+    }
+
+    pub(crate) fn number(&mut self) -> Result<u64, String> {
+        number(self.rest.next())
+    }
+
+    /// Returns the next part, or `None` where the script says that there is none.
+    pub(crate) fn maybe_text(&mut self) -> Result<Option<String>, String> {
+        match self.rest.next() {
+            None | Some(Value::Nil) => Ok(None),
+            some => text(some).map(Some),
+        }
+    }
+
+    pub(crate) fn maybe_view(&mut self) -> Result<Option<View>, String> {
+        match self.rest.next() {
+            None | Some(Value::Nil) => Ok(None),
+            Some(view) => View::from_reply(view).map(Some),
+        }
+    }
+
+    pub(crate) fn view(&mut self) -> Result<View, String> {
+        self.maybe_view()?.ok_or_else(|| "it shows no record".to_owned())
+    }
+
+    /// Returns a text and a number that come together, or `None`.
+    pub(crate) fn maybe_pair(&mut self) -> Result<Option<(String, u64)>, String> {
+        match self.rest.next() {
+            None | Some(Value::Nil) => Ok(None),
+            Some(Value::Array(pair)) => {
+                let mut pair = pair.into_iter();
+                Ok(Some((text(pair.next())?, number(pair.next())?)))
+            }
+            Some(other) => Err(format!("{other:?} is no pair")),
+        }
+    }
+}
+
+/// What the script sees of an election.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct View {
+    /// The server's time, µs.
+    pub(crate) now: u64,
+    /// What stands in the lease's place.
+    pub(crate) value: Option<Vec<u8>>,
+    /// How long the lease still lasts, ms; `None` if for ever.
+    pub(crate) left_ms: Option<u64>,
+    /// How long a free lease waits because the server began lately, ms.
+    pub(crate) wait_ms: u64,
+    /// The record.
+    pub(crate) fields: BTreeMap<String, String>,
+}
+
+impl View {
+    fn from_reply(reply: Value) -> Result<Self, String> {
+        let Value::Array(parts) = reply else {
+            return Err(format!("{reply:?} is no view"));
+        };
+        let mut parts = parts.into_iter();
+        let now = number(parts.next())?;
+        let value = match parts.next() {
+            Some(Value::BulkString(value)) => Some(value),
+            _ => None,
+        };
+        let left_ms = match parts.next() {
+            Some(Value::Int(left)) => u64::try_from(left).ok(),
+            other => return Err(format!("{other:?} is no time left")),
+        };
+        let wait_ms = number(parts.next())?;
+        let fields = match parts.next() {
+            Some(Value::Array(fields)) => paired(fields.into_iter().map(|field| text(Some(field))))?,
+            // An empty table of the script.
+            None | Some(Value::Nil) => BTreeMap::new(),
+            Some(other) => return Err(format!("{other:?} is no record")),
+        };
+        Ok(Self { now, value, left_ms, wait_ms, fields })
+    }
+
+    /// Takes a view as it was published.
+    pub(crate) fn from_json(json: &str) -> Option<Self> {
+        type Published = (String, serde_json::Value, i64, u64, BTreeMap<String, String>);
+        let (now, value, left_ms, wait_ms, fields): Published = serde_json::from_str(json).ok()?;
+        let value = value.as_str().map(|value| value.as_bytes().to_vec());
+        Some(Self { now: now.parse().ok()?, value, left_ms: u64::try_from(left_ms).ok(), wait_ms, fields })
+    }
+
+    /// Takes a view as a grant tells it: in lines, of which the last ones are terms.
+    pub(crate) fn from_grant(text: &str) -> Option<Self> {
+        const NAMES: [&str; 8] = ["value", "bid", "attempt", "token", "ttl_ms", "renew_total", "gap", "who"];
+        let (now, mut rest) = text.split_once('\n')?;
+        let mut fields = BTreeMap::new();
+        for name in NAMES {
+            let (value, left) = rest.split_once('\n')?;
+            fields.insert(name.to_owned(), value.to_owned());
+            rest = left;
+        }
+        let (about, terms) = rest.split_once('\n')?;
+        fields.insert("about".to_owned(), about.to_owned());
+        fields.insert("terms".to_owned(), terms.to_owned());
+        if fields.get("gap").is_some_and(|gap| gap == "0") {
+            fields.remove("gap");
+        }
+        let now: u64 = now.parse().ok()?;
+        fields.insert("acquired_at_ms".to_owned(), (now / 1000).to_string());
+        Some(Self {
+            now,
+            value: fields.get("value").map(|value| value.clone().into_bytes()),
+            left_ms: fields.get("ttl_ms")?.parse().ok(),
+            wait_ms: 0,
+            fields,
+        })
+    }
+}
+
+fn paired(
+    mut fields: impl Iterator<Item = Result<String, String>>,
+) -> Result<BTreeMap<String, String>, String> {
+    let mut pairs = BTreeMap::new();
+    while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
+        pairs.insert(name?, value?);
+    }
+    Ok(pairs)
+}
+
+fn text(value: Option<Value>) -> Result<String, String> {
+    match value {
+        Some(Value::BulkString(bytes)) => {
+            String::from_utf8(bytes).map_err(|_| "a part is no text".to_owned())
+        }
+        Some(Value::SimpleString(text)) => Ok(text),
+        Some(Value::Int(number)) => Ok(number.to_string()),
+        Some(other) => Err(format!("{other:?} is no text")),
+        None => Err("it is too short".to_owned()),
+    }
+}
+
+fn number(value: Option<Value>) -> Result<u64, String> {
+    let text = text(value)?;
+    text.parse().map_err(|_| format!("{text:?} is no number"))
+}

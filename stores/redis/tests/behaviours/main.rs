@@ -1,0 +1,23 @@
+//! What the Redis store does beyond the conformance suite, on real servers.
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod access;
+mod connections;
+mod errors;
+mod fence;
+mod foreign;
+mod forgetting;
+mod plain_script;
+mod tls;
+mod tokens;
+mod wakes;
+
+#[test]
+#[ignore = "is the other process of the tests here"]
+fn other_process() {
+    support::process::other_process();
+}

@@ -1,0 +1,28 @@
+//! The Redis store shows every property on a real server, also behind a pointer.
+
+#![allow(clippy::unwrap_used)] // The fixtures are test code, too.
+
+mod support;
+
+use std::sync::Arc;
+
+use support::fixture::OneNode;
+use support::process;
+use tenure_testkit::conformance::assert_conforms;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_redis_store_conforms() {
+    assert_conforms("redis", || OneNode::fresh(|handle| handle)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pointer_to_the_redis_store_conforms() {
+    // The pointer itself is the store under test.
+    assert_conforms("redis-pointer", || OneNode::fresh(|handle| Arc::new(handle))).await;
+}
+
+#[test]
+#[ignore = "is the other process of the tests here"]
+fn other_process() {
+    process::other_process();
+}

@@ -1,0 +1,260 @@
+//! One server for the conformance suite.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tenure_core::clock::ClockExt;
+use tenure_core::store::{ErrorKind, LeaseStore};
+use tenure_core::{Clock, ElectionName, SystemClock};
+use tenure_testkit::conformance::{ByHand, Fixture, Freezer, Network, Property, Refusal, Restart};
+use tenure_testkit::proxy::{Proxies, ProxyNetwork, Requests, Resp};
+use tenure_testkit::resp::Reply;
+use tenure_testkit::servers::redis::{Data, Options, Redis};
+
+use super::process::Other;
+use super::{here, name, open};
+
+/// The ttl of the suite's leases: a process that does not get a core for a few tenths of a second, on a busy machine, must
+/// not lose a lease by that.
+const TTL: Duration = Duration::from_millis(900);
+
+/// How long a call over the disturbed way takes at most.
+const CALL_LIMIT: Duration = Duration::from_millis(150);
+
+/// The suite restarts servers with their data, which this one keeps, and says so.
+const SETTINGS: &str = "survives_restart=true&call_timeout=2s";
+
+type Wrap = fn(Arc<dyn LeaseStore>) -> Arc<dyn LeaseStore>;
+
+/// A server of its own; each handle connects once more, as another process would.
+pub struct OneNode {
+    pub server: Redis,
+    wrap: Wrap,
+    network: Arc<ProxyNetwork>,
+    frozen: Mutex<Vec<Other>>,
+    /// Servers that refuse, kept for as long as they are asked.
+    refusing: Mutex<Vec<Redis>>,
+}
+
+impl OneNode {
+    pub async fn fresh(wrap: Wrap) -> Self {
+        let server = here(Options::default().append_only().start());
+        let proxies = Arc::new(Proxies::start(&[server.address()], Resp));
+        let way = server.url_by(proxies.addresses()[0]);
+        let handle = wrap(Arc::new(open(
+            &way,
+            &format!("survives_restart=true&call_timeout={}ms", CALL_LIMIT.as_millis()),
+        )));
+        // Every verb is a call of the script.
+        let verbs = Requests::commands(&["EVALSHA"]);
+        Self {
+            server,
+            wrap,
+            network: Arc::new(ProxyNetwork::new(proxies, handle, CALL_LIMIT, verbs)),
+            frozen: Mutex::default(),
+            refusing: Mutex::default(),
+        }
+    }
+
+    async fn fields(&self, key: &str) -> Option<Vec<u8>> {
+        let reply = self.server.call(&["HGETALL", key]).await;
+        let texts: Vec<_> = reply.list().iter().map(|field| field.text().unwrap()).collect();
+        let fields: BTreeMap<_, _> = texts.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        (!fields.is_empty()).then(|| serde_json::to_vec(&fields).unwrap())
+    }
+}
+
+/// The keys of an election, as the documents say.
+pub struct Keys {
+    pub lease: String,
+    pub record: String,
+}
+
+pub fn keys(election: &ElectionName) -> Keys {
+    let name = election.as_str().replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
+    let lease = format!("tenure:leader:{name}");
+    Keys { record: format!("{{{lease}}}:record"), lease }
+}
+
+#[async_trait]
+impl Fixture for OneNode {
+    async fn handle(&self) -> Arc<dyn LeaseStore> {
+        (self.wrap)(Arc::new(open(&self.server.url(), SETTINGS)))
+    }
+
+    fn clock(&self) -> Arc<dyn Clock> {
+        Arc::new(SystemClock)
+    }
+
+    fn ttl(&self) -> Duration {
+        TTL
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(60)
+    }
+
+    fn applies(&self, property: Property) -> Result<(), &'static str> {
+        match property {
+            Property::A30 => Err("leases hang on no session"),
+            _ => Ok(()),
+        }
+    }
+
+    fn by_hand(&self) -> Option<&dyn ByHand> {
+        Some(self)
+    }
+
+    fn restart(&self) -> Option<&dyn Restart> {
+        Some(self)
+    }
+
+    fn network(&self) -> Option<Arc<dyn Network>> {
+        Some(self.network.clone())
+    }
+
+    async fn refusals(&self) -> Vec<Refusal> {
+        let host = self.server.address();
+        let guarded = Options::default().user("app", "pw", "~* &* +@all -hset").user(
+            "elsewhere",
+            "pw",
+            "~other:* &* +@all",
+        );
+        let guarded = here(guarded.start());
+        let evicting = here(Options::default().set("maxmemory-policy", "allkeys-lru").start());
+        let full = here(Options::default().set("maxmemory", "1").start());
+        let master = format!("127.0.0.1 {}", self.server.port());
+        let replica = here(Options::default().set("replicaof", &master).start());
+        let handle = |url: String| Arc::new(open(&url, "survives_restart=true")) as Arc<dyn LeaseStore>;
+        let elsewhere = guarded.url().replace("app:", "elsewhere:");
+        let refusals = vec![
+            Refusal {
+                what: "a wrong password",
+                handle: handle(guarded.url().replace(":pw@", ":wrong@")),
+                kind: ErrorKind::Denied,
+                hint: "refuses the user or the password",
+            },
+            Refusal {
+                what: "a password where none is set",
+                handle: handle(format!("redis://nobody:pw@{host}")),
+                kind: ErrorKind::Denied,
+                hint: "check both",
+            },
+            Refusal {
+                what: "a command that is not permitted",
+                handle: handle(guarded.url()),
+                kind: ErrorKind::Denied,
+                hint: "grant +hset",
+            },
+            Refusal {
+                what: "keys that are not permitted",
+                handle: handle(elsewhere),
+                kind: ErrorKind::Denied,
+                hint: "grant ~tenure:leader:* ~{tenure:leader:*}*",
+            },
+            Refusal {
+                what: "a server that removes leases",
+                handle: handle(evicting.url()),
+                kind: ErrorKind::Invalid,
+                hint: "allow_eviction=true",
+            },
+            Refusal {
+                what: "a server without memory",
+                handle: handle(full.url()),
+                kind: ErrorKind::Unavailable,
+                hint: "raise maxmemory",
+            },
+            Refusal {
+                what: "a replica",
+                handle: handle(replica.url()),
+                kind: ErrorKind::Unavailable,
+                hint: "address of its master",
+            },
+        ];
+        self.refusing.lock().unwrap().extend([guarded, evicting, full, replica]);
+        refusals
+    }
+
+    fn freezer(&self) -> Option<&dyn Freezer> {
+        Some(self)
+    }
+}
+
+/// The record's place is the hash beside the lease; what something else writes into the lease's own place is a foreign
+/// holder, which has tests of its own.
+#[async_trait]
+impl ByHand for OneNode {
+    async fn get(&self, election: &ElectionName) -> Option<Vec<u8>> {
+        let key = keys(election).record;
+        match self.server.call(&["GET", &key]).await {
+            Reply::Error(_) => self.fields(&key).await,
+            Reply::Bytes(bytes) => Some(bytes),
+            _ => None,
+        }
+    }
+
+    async fn put(&self, election: &ElectionName, bytes: Option<Vec<u8>>) {
+        let Keys { lease, record } = keys(election);
+        let fields: Option<BTreeMap<String, String>> =
+            bytes.as_ref().and_then(|bytes| serde_json::from_slice(bytes).ok());
+        match (bytes, fields) {
+            (None, _) => {
+                self.server.call(&["DEL", &lease, &record]).await;
+            }
+            (Some(_), Some(fields)) => {
+                self.server.call(&["DEL", &record]).await;
+                let mut command = vec!["HSET".to_owned(), record];
+                command.extend(fields.into_iter().flat_map(|(name, value)| [name, value]));
+                self.server.call(&command).await;
+            }
+            (Some(bytes), None) => {
+                self.server.call(&[b"SET", record.as_bytes(), &bytes]).await;
+            }
+        }
+    }
+
+    fn in_a_later_format(&self, bytes: &[u8]) -> Option<Vec<u8>> {
+        let mut fields: BTreeMap<String, String> = serde_json::from_slice(bytes).ok()?;
+        fields.insert("format".to_owned(), "1001".to_owned());
+        serde_json::to_vec(&fields).ok()
+    }
+}
+
+#[async_trait]
+impl Restart for OneNode {
+    async fn keeping_data(&self) -> bool {
+        here(self.server.restart(Data::Kept));
+        true
+    }
+
+    async fn losing_data(&self) -> bool {
+        here(self.server.restart(Data::Lost));
+        // Whoever loses data must not say that he keeps it: then he would wait as long by himself.
+        let uptime = async || self.server.call(&["INFO", "server"]).await.line("uptime_in_seconds");
+        while uptime().await.unwrap().parse::<u64>().unwrap() < 2 {
+            SystemClock.sleep(Duration::from_millis(20)).await;
+        }
+        true
+    }
+}
+
+#[async_trait]
+impl Freezer for OneNode {
+    async fn freeze(&self, election: &ElectionName, after: Duration) {
+        let url = format!("{}?{SETTINGS}", self.server.url());
+        let other = Other::start(&url, election, TTL).await;
+        let other = other.stop_after(&SystemClock, after).await;
+        self.frozen.lock().unwrap().push(other);
+    }
+
+    async fn end(&self) {
+        self.frozen.lock().unwrap().clear();
+    }
+}
+
+/// Removes everything of an election but its lease.
+pub async fn forget(server: &Redis, election: &str) {
+    server.call(&["DEL", &keys(&name(election)).record]).await;
+}
