@@ -212,6 +212,7 @@ fn told(world: &World, event: &ElectionEvent) -> Told {
         EventKind::IdentityShared { token } => Told::IdentityShared(*token),
         EventKind::CallbackFailed { token, .. } => Told::CallbackFailed(*token),
         EventKind::Overrun { token } => Told::Overrun(*token),
+        EventKind::LostWhileDraining { token } => Told::LostWhileDraining(*token),
         EventKind::TermEnded { token, reason } => Told::TermEnded(*token, why(world, reason)),
         EventKind::ReleaseFailed { token, .. } => Told::ReleaseFailed(*token),
         EventKind::Flapping { .. } => Told::Flapping,

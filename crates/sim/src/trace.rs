@@ -124,6 +124,8 @@ pub enum Told {
     CallbackFailed(FencingToken),
     /// Work did not stop in time.
     Overrun(FencingToken),
+    /// The lease was lost while the work of the term was being stopped.
+    LostWhileDraining(FencingToken),
     /// The term ended.
     TermEnded(FencingToken, Reason),
     /// A release failed.

@@ -29,7 +29,8 @@ pub(super) fn check(trace: &Trace) -> Result<(), Breach> {
                 | Told::Requested(token, _)
                 | Told::IdentityShared(token)
                 | Told::CallbackFailed(token)
-                | Told::Overrun(token) => *term == Some(token),
+                | Told::Overrun(token)
+                | Told::LostWhileDraining(token) => *term == Some(token),
                 Told::Stopped => {
                     *stopped = true;
                     term.is_none()
