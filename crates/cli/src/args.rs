@@ -42,7 +42,7 @@ pub(crate) enum Verb {
 /// Where leases live.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct StoreArgs {
-    /// Where leases live: file: (this machine's default directory), file:///path, memory:
+    /// Where leases live: file: (this machine's default directory), file:///path, redis://host:6379 (docs/stores/redis.md), memory:
     #[arg(long, value_name = "URL", default_value = "file:", env = "TENURE_STORE", hide_env_values = true)]
     pub(crate) store: String,
 }

@@ -1,4 +1,4 @@
-//! Leases in Redis or Valkey.
+//! Leases in Redis.
 //!
 //! What the store promises, what it needs and what it cannot do stands in `docs/stores/redis.md`.
 

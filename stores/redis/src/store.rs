@@ -30,7 +30,7 @@ use crate::watch::Watchers;
 /// year 2255.
 const TOKEN_LIMIT: u64 = 1 << 53;
 
-/// Leases in Redis or Valkey; clones share their connections.
+/// Leases in Redis; clones share their connections.
 #[derive(Clone)]
 pub struct RedisStore {
     pub(crate) shared: Arc<Shared>,
