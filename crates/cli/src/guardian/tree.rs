@@ -7,14 +7,16 @@ use std::fs;
 use std::io;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
 /// One process, as /proc shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Process {
     pub(super) pid: Pid,
     pub(super) parent: i32,
+    /// Zero if its leader is in a PID namespace above ours, as for what `unshare --pid --fork` starts.
     pub(super) group: i32,
+    /// Zero like the group.
     pub(super) session: i32,
     /// Clock ticks after boot; with the process id it names one process for ever.
     started: u64,
@@ -34,6 +36,12 @@ impl Process {
                 _ => Err(error),
             },
         }
+    }
+
+    /// Reads ourselves. Unlike the system calls that ask for our group and session, it knows those that are zero.
+    pub(super) fn own() -> io::Result<Self> {
+        let own = Self::read(getpid().as_raw_pid())?;
+        own.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "/proc does not show this process"))
     }
 
     /// Sends it a signal if it still is the one that was read and still is below `top`.

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as NixSignal};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpgrp, getpid, getsid, pidfd_open,
-    pidfd_send_signal, set_child_subreaper, waitid, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getpid, pidfd_open, pidfd_send_signal,
+    set_child_subreaper, waitid, waitpid,
 };
 use tenure::clock::{Clock, Moment, SystemClock};
 use tokio::io::Interest;
@@ -166,11 +166,11 @@ impl Guardian {
         // Heard from the first moment on.
         let children = signal(SignalKind::child())?;
         let (mut line, theirs) = Line::open()?;
-        let home = getpgrp();
+        let home = Process::own()?.group;
         let hello = ToGuardian::Hello(Hello {
             isolate: options.isolate,
             life: options.life.is_some(),
-            terminal_home: options.terminal.as_ref().map(|_| home.as_raw_pid()),
+            terminal_home: options.terminal.as_ref().map(|_| home),
         });
         let files: Vec<BorrowedFd<'_>> =
             options.life.iter().chain(&options.terminal).map(AsFd::as_fd).collect();
@@ -182,7 +182,7 @@ impl Guardian {
             pidfd: pidfd_open(pid, PidfdFlags::empty())?,
             line,
             children,
-            terminal: terminal.and_then(|file| Terminal::new(file, home.as_raw_pid())),
+            terminal: terminal.and_then(|file| Terminal::new(file, home)),
             latency: options.latency,
             isolation: String::new(),
             cgroup: None,
@@ -393,12 +393,14 @@ impl Guardian {
         let Some(takeover) = &mut self.takeover else { return };
         let now = alarm::now();
         let me = getpid();
-        let strangers = Strangers::new(self.terminal.is_some());
+        let shares_session = self.terminal.is_some();
         let cgroup = self.cgroup.as_ref();
         // Others, made because a child has ended, are too close to each other to find somebody whom the last one missed.
         let counts = takeover.killer.next().has_passed(now);
-        let found =
-            takeover.killer.round(now, me, cgroup, || tree::below(me, |process| strangers.has(process)));
+        let found = takeover.killer.round(now, me, cgroup, || {
+            let strangers = Strangers::new(shares_session)?;
+            tree::below(me, |process| strangers.has(process))
+        });
         for child in found.iter().flatten().filter(|process| process.parent == me.as_raw_pid()) {
             // One by one, never any child: others belong to whoever started them.
             let _ = waitpid(Some(child.pid), WaitOptions::NOHANG);
@@ -456,12 +458,9 @@ struct Strangers {
 }
 
 impl Strangers {
-    fn new(shares_session: bool) -> Self {
-        Self {
-            group: shares_session.then(|| getpgrp().as_raw_pid()),
-            // Asking for our own session cannot fail.
-            session: getsid(None).map_or(0, Pid::as_raw_pid),
-        }
+    fn new(shares_session: bool) -> io::Result<Self> {
+        let own = Process::own()?;
+        Ok(Self { group: shares_session.then_some(own.group), session: own.session })
     }
 
     fn has(&self, process: &Process) -> bool {

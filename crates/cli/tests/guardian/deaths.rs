@@ -1,8 +1,11 @@
 //! Supervisors that are killed or stopped: nothing of the command is left when the lease may move.
 
+use std::ffi::OsStr;
+use std::process::Command;
+
 use rustix::process::Signal;
 
-use crate::harness::{LONG, Watched, Wrapper, all_ended, hydra, until, wait_for_hydra};
+use crate::harness::{LONG, TENURE, Watched, Wrapper, all_ended, hydra, until, wait_for_hydra};
 
 const EACH: [&str; 3] = ["off", "auto", "on"];
 
@@ -85,6 +88,27 @@ fn the_guardian_is_killed() {
     for isolate in EACH {
         the_wrapper_reaps_and_goes_on(isolate, &["__guardian"], "guardian_died: true }");
     }
+}
+
+#[test]
+fn the_guardian_is_killed_where_the_session_belongs_to_a_namespace_above() {
+    let mut wrapper =
+        Wrapper::start_with("off", &["sh", "-c", "echo child ready; exec sleep 1000"], |wrapper, folder| {
+            let words: Vec<_> = wrapper.get_args().map(OsStr::to_owned).collect();
+            let mut other = Command::new("unshare");
+            other.args(["--user", "--map-root-user", "--pid", "--fork", "--mount-proc", TENURE]).args(words);
+            other.env("FOLDER", folder);
+            *wrapper = other;
+        });
+    wrapper.say(&format!("begin {LONG}"));
+    wrapper.hear("child ready");
+    let work = wrapper.work();
+    wrapper.role("__guardian").signal(Signal::KILL);
+    let said = wrapper.hear("Gone");
+    assert!(said.ends_with("guardian_died: true }"), "{said}");
+    assert!(all_ended(&work));
+    wrapper.hear("ready");
+    wrapper.close();
 }
 
 #[test]

@@ -135,7 +135,7 @@ impl Wrapper {
 
     /// Finds everything that descends from the command.
     pub(crate) fn work(&self) -> Vec<Watched> {
-        let supervisors = ["__guardian", "__keeper", "__init", "__exec"];
+        let supervisors = ["__drive", "__guardian", "__keeper", "__init", "__exec"];
         let is_work = |pid: &Pid| !supervisors.iter().any(|role| plays(*pid, role));
         below(self.pid()).into_iter().filter(is_work).map(Watched::new).collect()
     }
