@@ -1,8 +1,11 @@
 //! A control group around the command: one write kills everything in it, forks under way included.
 
+use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::process::Pid;
 
 use super::alarm;
 
@@ -48,6 +51,17 @@ impl Cgroup {
     /// Moves the calling process into it.
     pub(super) fn enter(&self) -> io::Result<()> {
         fs::write(self.file("cgroup.procs"), "0")
+    }
+
+    /// Moves a child of ours into it that entered none itself. Only while it is not reaped: its number is its own.
+    pub(super) fn take(&self, child: Pid) -> io::Result<()> {
+        let child = child.as_raw_pid();
+        let present = fs::read_to_string(format!("/proc/{child}/cgroup"))?;
+        let own = self.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        if present.lines().any(|line| line.ends_with(own)) {
+            return Ok(());
+        }
+        fs::write(self.file("cgroup.procs"), child.to_string())
     }
 
     /// Kills everything in it. Not the only means, so that a failure is nobody's end.

@@ -31,7 +31,7 @@ pub(super) enum News {
 }
 
 impl MainChild {
-    /// Starts the stub, before it is needed: entering a control group alone may take 20 ms.
+    /// Starts the stub, before it is needed.
     pub(super) fn prepare(surroundings: Surroundings, terminal: Option<BorrowedFd<'_>>) -> io::Result<Self> {
         let (mut stub, theirs) = Post::pair()?;
         let parent = getpid().as_raw_pid();

@@ -174,7 +174,14 @@ impl Keeper {
                 }
                 FromKeeper::Stopped { signal } => self.command_stopped(signal),
                 FromKeeper::Ended(ending) => self.end(ending, now),
-                FromKeeper::Failed { .. } | FromKeeper::Started { .. } => self.guardian.send(&report),
+                FromKeeper::Started { .. } => {
+                    self.guardian.send(&report);
+                    if let (Some(cgroup), Home::Here(main)) = (&self.cgroup, &self.home) {
+                        // Not the only means. What it has started meanwhile stays outside, and is found by the walk.
+                        let _ = cgroup.take(main.pid);
+                    }
+                }
+                FromKeeper::Failed { .. } => self.guardian.send(&report),
             }
         }
     }

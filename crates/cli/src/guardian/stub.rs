@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode};
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use rustix::event::poll;
+use rustix::event::{Timespec, poll};
 use rustix::process::{Pid, Signal, getpid, getppid, set_parent_process_death_signal};
 
 use super::alarm;
@@ -17,6 +17,10 @@ use super::protocol::{Ending, FromStub, Surroundings, ToStub};
 use super::supervisor::{own_command, set_oom_score};
 use super::terminal::bring_forward;
 use crate::exit;
+
+/// Entering a control group takes the kernel some ten milliseconds. If the word comes sooner than this it goes first: the
+/// election was free, and the keeper lets the command enter while it runs.
+const HASTE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
 pub(super) fn main() -> ExitCode {
     // For people who look at a list of processes; the command gets its own name by exec.
@@ -38,6 +42,12 @@ fn become_command(post: &mut Post) -> Ending {
         Err(error) => return not_started(error),
     };
     post.send(&FromStub::Ready);
+    if let Some(path) = &surroundings.cgroup
+        && !is_spoken_to_within(post, HASTE)
+    {
+        // Not the only means: without it the walk over all descendants remains.
+        let _ = Cgroup::at(path.clone()).enter();
+    }
     let (env, deadline, foreground) = match next_order(post) {
         Ok((ToStub::Go { env, deadline, foreground }, _)) => (env, deadline, foreground),
         Ok(_) => return not_started(io::ErrorKind::InvalidData.into()),
@@ -83,10 +93,6 @@ fn prepare(post: &mut Post) -> io::Result<(Surroundings, Option<OwnedFd>)> {
     if getppid().map(Pid::as_raw_pid) != Some(parent) {
         return Err(io::Error::other("its parent has gone"));
     }
-    if let Some(path) = &surroundings.cgroup {
-        // Not the only means: without it the walk over all descendants remains.
-        let _ = Cgroup::at(path.clone()).enter();
-    }
     if let Some(score) = surroundings.oom_score {
         set_oom_score(score);
     }
@@ -96,6 +102,11 @@ fn prepare(post: &mut Post) -> io::Result<(Surroundings, Option<OwnedFd>)> {
         rustix::stdio::dup2_stdin(terminal)?;
     }
     Ok((surroundings, terminal))
+}
+
+fn is_spoken_to_within(post: &Post, time: Timespec) -> bool {
+    // Fails only after SIGSTOP and SIGCONT: then we are in no haste.
+    poll(&mut Vec::from_iter(post.poll_fd()), Some(&time)).is_ok_and(|count| count > 0)
 }
 
 fn next_order(post: &mut Post) -> io::Result<(ToStub, Vec<OwnedFd>)> {

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{LONG, TENURE, Wrapper, all_ended, hydra};
+use rustix::process::Pid;
+
+use crate::harness::{HYDRA, LONG, TENURE, Wrapper, all_ended, until, wait_for_hydra};
 
 /// Runs the wrapper as a user without any privilege.
 pub(crate) fn as_nobody(wrapper: &mut Command, folder: &Path) {
@@ -76,14 +78,17 @@ fn a_namespace_that_cannot_be_had_is_an_error_at_the_start() {
 
 #[test]
 fn a_control_group_holds_all_that_the_command_starts_and_is_removed() {
-    let (mut wrapper, heads) = hydra("auto");
+    let mut wrapper = Wrapper::start("auto", &["sh", "-c", HYDRA]);
     let guardian = wrapper.role("__guardian").pid.as_raw_pid();
     let own = fs::read_to_string(format!("/proc/{guardian}/cgroup")).unwrap();
     let to_be_had = control_group_to_be_had(&own);
+    if to_be_had {
+        until("the stub is in the group", || is_in_group(wrapper.role("__exec").pid, guardian));
+    }
+    wrapper.say(&format!("begin {LONG}"));
+    let heads = wait_for_hydra(&mut wrapper);
     for head in &heads {
-        let theirs = fs::read_to_string(format!("/proc/{}/cgroup", head.pid.as_raw_pid())).unwrap();
-        let inside = theirs.lines().any(|line| line.contains(&format!("/tenure-{guardian}-")));
-        assert_eq!(inside, to_be_had, "{theirs} beside {own}");
+        assert_eq!(is_in_group(head.pid, guardian), to_be_had, "beside {own}");
     }
     wrapper.say("kill");
     wrapper.hear("Gone");
@@ -101,6 +106,7 @@ fn the_control_group_outlives_a_term_that_was_killed() {
         return;
     }
     for _ in 0..3 {
+        until("the stub is in the group", || is_in_group(wrapper.role("__exec").pid, guardian));
         wrapper.say(&format!("begin {LONG}"));
         let group = wrapper.hear("0::");
         assert!(group.contains(&format!("/tenure-{guardian}-")), "{group}");
@@ -109,6 +115,29 @@ fn the_control_group_outlives_a_term_that_was_killed() {
         wrapper.hear("Gone");
     }
     wrapper.close();
+}
+
+#[test]
+fn a_command_that_starts_at_once_enters_the_control_group_while_it_runs() {
+    let mut wrapper = Wrapper::start("auto", &["sh", "-c", "echo child ready; exec sleep 1000"]);
+    wrapper.say(&format!("begin {LONG}"));
+    wrapper.hear("child ready");
+    let guardian = wrapper.role("__guardian").pid.as_raw_pid();
+    let own = fs::read_to_string(format!("/proc/{guardian}/cgroup")).unwrap();
+    let work = wrapper.work();
+    if control_group_to_be_had(&own) {
+        until("the command is in the group", || is_in_group(work[0].pid, guardian));
+    }
+    wrapper.say("kill");
+    wrapper.hear("Gone");
+    assert!(all_ended(&work));
+    wrapper.close();
+}
+
+/// Tells whether a process is in the control group of a guardian's command.
+fn is_in_group(process: Pid, guardian: i32) -> bool {
+    let groups = fs::read_to_string(format!("/proc/{}/cgroup", process.as_raw_pid())).unwrap_or_default();
+    groups.lines().any(|line| line.contains(&format!("/tenure-{guardian}-")))
 }
 
 /// Tells whether this machine lets us make a control group of version 2 that can be killed.
