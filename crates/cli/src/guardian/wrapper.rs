@@ -140,27 +140,32 @@ impl Guardian {
     /// Starts a guardian; returns when it and its keeper are ready.
     pub(crate) async fn start(options: &Options) -> Result<Self, GuardianError> {
         let mut guardian = Self::spawn(options)?;
-        match guardian.first_answer().await {
-            Ok(()) => Ok(guardian),
-            Err(error) => {
-                guardian.condemn();
-                let patience = SystemClock.sleep_until(alarm::now().plus(FAILED_START_PATIENCE));
-                let clear_away = async {
-                    while !guardian.is_over {
-                        guardian.take_over().await;
-                    }
-                };
-                tokio::select! {
-                    biased;
-                    () = clear_away => {}
-                    () = patience => {}
-                }
-                Err(error)
-            }
-        }
+        guardian.ready().await?;
+        Ok(guardian)
     }
 
-    fn spawn(options: &Options) -> io::Result<Self> {
+    /// Waits until the guardian and its keeper are ready. Called once, before anything else.
+    pub(crate) async fn ready(&mut self) -> Result<(), GuardianError> {
+        let answer = self.first_answer().await;
+        if answer.is_err() {
+            self.condemn();
+            let patience = SystemClock.sleep_until(alarm::now().plus(FAILED_START_PATIENCE));
+            let clear_away = async {
+                while !self.is_over {
+                    self.take_over().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = clear_away => {}
+                () = patience => {}
+            }
+        }
+        answer
+    }
+
+    /// Starts the guardian's process, which is not [ready](Self::ready) yet.
+    pub(crate) fn spawn(options: &Options) -> io::Result<Self> {
         // What the guardian leaves behind if it dies falls to us.
         set_child_subreaper(Some(getpid()))?;
         // Heard from the first moment on.

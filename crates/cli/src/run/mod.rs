@@ -23,7 +23,7 @@ use crate::exit;
 use crate::talk;
 
 use plan::{Plan, Refusal};
-use voice::{Level, Voice};
+use voice::{Level, Mouth, Voice};
 use wrapper::{Script, Wrapper};
 
 pub(crate) fn main(args: RunArgs) -> ExitCode {
@@ -47,8 +47,13 @@ fn run(args: RunArgs, plan: Plan) -> Result<u8, Refusal> {
         _ => Level::Normal,
     };
     let script = Script { on_lost: args.on_lost, on_leader_change: args.on_leader_change };
-    let voice =
-        Voice { json: args.json, level, election: plan.election.to_string(), candidate: String::new() };
+    let voice = Voice {
+        json: args.json,
+        level,
+        election: plan.election.to_string(),
+        candidate: String::new(),
+        mouth: Mouth::open(),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // File work is done there. The threads stay: one that ends for want of work wakes up to do so.
@@ -56,7 +61,7 @@ fn run(args: RunArgs, plan: Plan) -> Result<u8, Refusal> {
         .thread_keep_alive(Duration::from_secs(3600))
         .build()
         .map_err(|error| Refusal::new(exit::FAILURE, format!("no runtime: {error}")))?;
-    let code = runtime.block_on(async { Wrapper::prepare(plan, voice, script).await?.run().await });
+    let code = runtime.block_on(async { Wrapper::prepare(plan, voice, script)?.run().await });
     // A call that hangs in the store must not keep the process.
     runtime.shutdown_background();
     code

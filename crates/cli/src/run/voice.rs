@@ -1,6 +1,9 @@
 //! What `run` says on standard error: text for people, or a line of JSON for each event.
 
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 
@@ -19,6 +22,7 @@ pub(super) struct Voice {
     pub(super) level: Level,
     pub(super) election: String,
     pub(super) candidate: String,
+    pub(super) mouth: Mouth,
 }
 
 impl Voice {
@@ -28,7 +32,7 @@ impl Voice {
             return;
         }
         if !self.json {
-            talk::say(&format!("tenure: {text}"));
+            self.mouth.say(format!("tenure: {text}"));
             return;
         }
         let mut line = Map::new();
@@ -40,7 +44,7 @@ impl Voice {
             line.extend(details);
         }
         line.insert("message".into(), text.into());
-        talk::say(&Value::Object(line).to_string());
+        self.mouth.say(Value::Object(line).to_string());
     }
 
     pub(super) fn normal(&self, event: &str, text: &str) {
@@ -49,6 +53,59 @@ impl Voice {
 
     pub(super) fn error(&self, event: &str, text: &str) {
         self.say(Level::Error, event, text, json!({}));
+    }
+}
+
+/// So many lines wait for a reader who does not read.
+const PATIENT_LINES: usize = 1000;
+
+/// So long may the last lines take.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Writes lines in a thread of its own: whoever does not read them (a full pipe, a terminal that is held) must not keep the
+/// lease from being renewed.
+pub(super) struct Mouth {
+    /// `None` when it has said its last.
+    lines: Option<SyncSender<String>>,
+    /// Nothing ever comes: it ends when all is written.
+    ended: Receiver<()>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Mouth {
+    pub(super) fn open() -> Self {
+        let (lines, waiting) = sync_channel::<String>(PATIENT_LINES);
+        let (end, ended) = sync_channel(0);
+        let lost = Arc::new(AtomicU64::new(0));
+        let unheard = Arc::clone(&lost);
+        std::thread::spawn(move || {
+            let _end: SyncSender<()> = end;
+            for line in waiting {
+                talk::say(&line);
+                match unheard.swap(0, Ordering::Relaxed) {
+                    0 => {}
+                    lost => talk::say(&format!(
+                        "tenure: {lost} lines are missing here: nobody read the earlier ones in time"
+                    )),
+                }
+            }
+        });
+        Self { lines: Some(lines), ended, lost }
+    }
+
+    fn say(&self, line: String) {
+        if let Some(lines) = &self.lines
+            && let Err(TrySendError::Full(_)) = lines.try_send(line)
+        {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Mouth {
+    fn drop(&mut self) {
+        self.lines = None;
+        let _ = self.ended.recv_timeout(LAST_WORDS);
     }
 }
 

@@ -23,6 +23,7 @@ use super::record::Ended;
 use super::signals::{Signals, Wish};
 use super::term::{self, Term};
 use super::voice::{Level, Voice};
+use crate::args::Isolate;
 use crate::duration;
 use crate::exit;
 use crate::guardian::{Ending, Guardian, Options, Order, Report};
@@ -89,8 +90,8 @@ enum Then {
 }
 
 impl Wrapper {
-    /// Gets everything ready that must be there before the first bid.
-    pub(super) async fn prepare(mut plan: Plan, mut voice: Voice, script: Script) -> Result<Self, Refusal> {
+    /// Gets everything that must be there before the first bid.
+    pub(super) fn prepare(mut plan: Plan, mut voice: Voice, script: Script) -> Result<Self, Refusal> {
         let failure = |what: &str, error: &dyn std::error::Error| {
             Refusal::new(exit::FAILURE, format!("{what}: {}", talk::chain(error)))
         };
@@ -107,8 +108,7 @@ impl Wrapper {
             life: plan.life.take(),
             latency: plan.timing.latency,
         };
-        let guardian = Guardian::start(&guardian_options)
-            .await
+        let guardian = Guardian::spawn(&guardian_options)
             .map_err(|error| failure("cannot start the guardian", &error))?;
         Ok(Self {
             plan,
@@ -128,9 +128,19 @@ impl Wrapper {
     }
 
     pub(super) async fn run(mut self) -> Result<u8, Refusal> {
+        let standing = self.stand_early()?;
+        if let Err(error) = self.guardian.ready().await {
+            if let Some(Standing { handle, elected, .. }) = standing {
+                // A term that waits there counts as work.
+                drop(elected);
+                handle.stop().await;
+            }
+            let reason = format!("cannot start the guardian: {}", talk::chain(&error));
+            return Err(Refusal::new(exit::FAILURE, reason));
+        }
         self.say_start();
         self.notify.ready();
-        let code = self.stand_again_and_again().await;
+        let code = self.stand_again_and_again(standing).await;
         self.notify.stopping();
         self.hooks.end().await;
         let limit = SystemClock.now().plus(CLOSING);
@@ -142,7 +152,16 @@ impl Wrapper {
         code
     }
 
-    async fn stand_again_and_again(&mut self) -> Result<u8, Refusal> {
+    /// Stands while the guardian gets ready, which takes about as long as the bid. Not if that may fail for more reasons
+    /// than a machine without resources, nor if there may be nothing to stand for.
+    fn stand_early(&self) -> Result<Option<Standing>, Refusal> {
+        if self.plan.isolate == Isolate::On || self.plan.min_interval.is_some() {
+            return Ok(None);
+        }
+        self.start_elector(self.plan.wait).map(Some)
+    }
+
+    async fn stand_again_and_again(&mut self, mut early: Option<Standing>) -> Result<u8, Refusal> {
         if let Some(interval) = self.plan.min_interval
             && let Ok(Some(record)) = self.read().await
             && self.ran_within(interval, &record)
@@ -151,7 +170,11 @@ impl Wrapper {
         }
         let mut wait = self.plan.wait;
         loop {
-            match self.stand(wait).await? {
+            let standing = match early.take() {
+                Some(standing) => standing,
+                None => self.start_elector(wait)?,
+            };
+            match self.stand(standing).await? {
                 Then::Exit(code) => return Ok(code.unwrap_or(0)),
                 Then::Suspend => suspend(),
                 Then::Anew | Then::GoOn => {}
@@ -162,8 +185,7 @@ impl Wrapper {
     }
 
     /// Stands for election until there is a reason to stop.
-    async fn stand(&mut self, wait: Option<Duration>) -> Result<Then, Refusal> {
-        let mut standing = self.start_elector(wait)?;
+    async fn stand(&mut self, mut standing: Standing) -> Result<Then, Refusal> {
         let mut watchdog = SystemClock.now();
         loop {
             tokio::select! {

@@ -1,7 +1,9 @@
 //! What the command gets, what the wrapper exits with, and who hears of it.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::net::UnixDatagram;
+use std::process::Stdio;
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -252,4 +254,16 @@ fn whoever_speaks_to_nobody_goes_on() {
     drop(reader);
     command.args(["--", "sh", "-c", "exit 6"]).stderr(writer);
     assert_eq!(command.status().unwrap().code(), Some(6));
+}
+
+#[test]
+fn whoever_is_not_read_goes_on() {
+    let world = World::new();
+    let mut command = world.run(&["--once", "--verbose"]);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let room = rustix::pipe::fcntl_getpipe_size(&writer).unwrap();
+    writer.write_all(&vec![b'.'; room]).unwrap();
+    command.args(["--", "sh", "-c", "exit 6"]).stdin(Stdio::null()).stderr(writer);
+    assert_eq!(command.status().unwrap().code(), Some(6));
+    drop(reader);
 }

@@ -125,7 +125,7 @@ pub(crate) fn stamper(mode: &str) -> Vec<String> {
         "plain" => "exec \"$0\" --exact --ignored world::stamp",
         "deaf" => "trap '' TERM; exec \"$0\" --exact --ignored world::stamp",
         "leaves_grandchild" => {
-            "\"$0\" --exact --ignored world::stamp & while ! grep -q ' ' \"$STAMPS\" 2>/dev/null; do :; done; sleep 0.2"
+            "\"$0\" --exact --ignored world::stamp & while ! [ -e \"$STAMPS.may-end-$TENURE_TOKEN\" ]; do sleep 0.01; done"
         }
         "hides_grandchild" => {
             "setsid sh -c '\"$0\" --exact --ignored world::stamp &' \"$0\"; exec \"$0\" --exact --ignored world::stamp"
