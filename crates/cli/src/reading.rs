@@ -52,9 +52,15 @@ impl Failure {
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Usage { hint, .. } => Some(hint),
-            Self::Store(error) => match error.kind() {
-                ErrorKind::Timeout => Some("--call-timeout gives the store more time"),
-                ErrorKind::Denied => Some("run this as the user who runs the candidates, or as root"),
+            // A directory belongs to a user of this machine; a server has limits and users of its own.
+            Self::Store(error) => match (error.kind(), error.store()) {
+                (ErrorKind::Timeout, "file") => Some("--call-timeout gives the store more time"),
+                (ErrorKind::Timeout, _) => {
+                    Some("--call-timeout, and call_timeout=… in the store's URL, give the server more time")
+                }
+                (ErrorKind::Denied, "file") => {
+                    Some("run this as the user who runs the candidates, or as root")
+                }
                 _ => None,
             },
             _ => None,

@@ -112,7 +112,10 @@ fn write_table(output: &mut Output, seen: &[Seen]) -> io::Result<()> {
             record.token.to_string(),
             json::term_length(record).map_or_else(none, duration::brief),
             record.leader().and(record.time_left).map_or_else(none, duration::brief),
-            record.leader().map_or_else(none, |leader| leader.renew_count.to_string()),
+            record
+                .leader()
+                .filter(|leader| !leader.is_foreign())
+                .map_or_else(none, |leader| leader.renew_count.to_string()),
         ]);
     }
     table.write(output)
@@ -150,12 +153,18 @@ fn say_leader(record: &LeaseRecord, say: &mut impl FnMut(&str, String)) {
     if let Some(identity) = &leader.identity {
         say("identity", identity.to_string());
     }
-    let length = json::term_length(record).map_or_else(String::new, duration::brief);
-    say("since", format!("{} ({length})", time::seconds(leader.acquired_at)));
-    if let Some(left) = record.time_left {
-        say("time left", format!("{} of {}", duration::brief(left), duration::brief(leader.ttl)));
+    if leader.is_foreign() {
+        say("since", "unknown: other software holds the lease, outside of all terms".into());
+        let left = record.time_left.map_or("without end".into(), duration::brief);
+        say("time left", left);
+    } else {
+        let length = json::term_length(record).map_or_else(String::new, duration::brief);
+        say("since", format!("{} ({length})", time::seconds(leader.acquired_at)));
+        if let Some(left) = record.time_left {
+            say("time left", format!("{} of {}", duration::brief(left), duration::brief(leader.ttl)));
+        }
+        say("renewals", format!("{} in this term, {} in all", leader.renew_count, record.renew_total));
     }
-    say("renewals", format!("{} in this term, {} in all", leader.renew_count, record.renew_total));
     let mut label = "metadata";
     for (name, value) in &leader.metadata {
         say(label, format!("{} = {}", words::harmless(name), words::harmless(value)));
@@ -168,6 +177,10 @@ fn say_openings(record: &LeaseRecord, say: &mut impl FnMut(&str, String)) {
     if let RecordState::Reserved { successor } = &record.state {
         let whom = successor.as_ref().map_or("nobody, to cool down".into(), ToString::to_string);
         say("reserved", format!("for {whom}, for {}", duration::brief(record.opens_in.unwrap_or_default())));
+    }
+    if record.state == RecordState::Recovering {
+        let time = duration::brief(record.opens_in.unwrap_or_default());
+        say("waits", format!("for {time}: {}", words::RECOVERING));
     }
     if let Some(pause) = &record.pause {
         say("paused", format!("by {}, for {}", words::harmless(&pause.by), duration::brief(pause.ends_in)));

@@ -205,6 +205,7 @@ impl Process {
 fn told(world: &World, event: &ElectionEvent) -> Told {
     match &event.kind {
         EventKind::LeaderChanged { .. } => Told::LeaderChanged,
+        EventKind::Waiting { .. } => Told::Waiting,
         EventKind::BidFailed { .. } => Told::BidFailed,
         EventKind::Elected { token, .. } => Told::Elected(*token),
         EventKind::RenewFailed { token, .. } => Told::RenewFailed(*token),

@@ -200,7 +200,7 @@ impl Server {
         let state = match record.state {
             RecordState::Held if record.holder.is_none() => State::Asked,
             RecordState::Held => State::Held,
-            RecordState::Reserved { .. } => State::Reserved,
+            RecordState::Reserved { .. } | RecordState::Recovering => State::Reserved,
             RecordState::Paused => State::Paused,
             RecordState::Free => State::Free,
         };

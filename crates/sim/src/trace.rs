@@ -110,6 +110,8 @@ pub enum Reason {
 pub enum Told {
     /// The leader changed.
     LeaderChanged,
+    /// Nobody is elected now.
+    Waiting,
     /// A bid failed.
     BidFailed,
     /// This candidate leads.

@@ -1,16 +1,20 @@
 //! What tests of Tenure and of its stores are built from.
 //!
 //! Behind cargo features, since not every user of the conformance suite has a network: `servers` (feature `servers`)
-//! starts real servers, `proxy` (feature `proxy`) disturbs the way to them.
+//! starts real servers, `proxy` (feature `proxy`) disturbs the way to them, `process` (feature `process`) starts the test
+//! program once more, to be killed or stopped.
 
 pub mod conformance;
 pub mod fault;
+#[cfg(feature = "process")]
+pub mod process;
 #[cfg(feature = "proxy")]
 pub mod proxy;
 #[cfg(any(feature = "proxy", feature = "servers"))]
 pub mod resp;
 #[cfg(feature = "servers")]
 pub mod servers;
+pub mod terms;
 mod twist;
 pub mod virtual_clock;
 #[cfg(any(feature = "proxy", feature = "servers"))]

@@ -6,8 +6,10 @@ mod fixtures;
 
 use std::sync::Arc;
 
-use fixtures::file::{Files, process};
+use fixtures::file::Files;
+use tenure_core::embedded::FileStore;
 use tenure_testkit::conformance::assert_conforms;
+use tenure_testkit::process;
 
 #[tokio::test]
 async fn the_file_store_conforms() {
@@ -23,5 +25,5 @@ async fn a_pointer_to_the_file_store_conforms() {
 #[test]
 #[ignore = "is the other process of the tests here"]
 fn other_process() {
-    process::other_process();
+    process::lead_for_ever(|directory| Arc::new(FileStore::open(directory).unwrap()));
 }

@@ -46,7 +46,7 @@ struct StoredTerm {
 }
 
 /// The name of a holder that is none of ours stands under this in its metadata, as the server has it.
-pub(crate) const FOREIGN: &str = "foreign";
+const FOREIGN: &str = "foreign";
 
 impl Who {
     pub(crate) fn of(bid: &Bid) -> String {
@@ -148,7 +148,7 @@ impl View {
                 successor.map(|name| parsed("reserved_for", CandidateId::new(name))).transpose()?;
             (RecordState::Reserved { successor }, reserved)
         } else if young.is_some() {
-            (RecordState::Reserved { successor: None }, young)
+            (RecordState::Recovering, young)
         } else {
             (RecordState::Free, Some(Duration::ZERO))
         };
@@ -239,6 +239,7 @@ fn foreign_holder(value: &[u8], time_left: Option<Duration>) -> Holder {
         attempt: nobody.parse().unwrap_or_else(|_| unreachable!("32 digits are an id")),
         ttl: time_left.unwrap_or_default(),
         metadata: Metadata::from([(FOREIGN.to_owned(), value.into_owned())]),
+        // Nobody knows: what tells such a holder from one of ours.
         acquired_at: SystemTime::UNIX_EPOCH,
         renewed_at: SystemTime::UNIX_EPOCH,
         renew_count: 0,

@@ -13,11 +13,11 @@ use std::time::Duration;
 use futures_util::Stream;
 use tenure_core::clock::Moment;
 use tenure_core::store::wake::{Wake, Wakes};
-use tenure_core::store::{Change, LeaseRecord};
+use tenure_core::store::{Change, Holder, LeaseRecord};
 use tenure_core::{Attempt, BidId, CandidateId, Clock, ElectionName, FencingToken};
 use tokio::sync::Notify;
 
-use crate::record::{FOREIGN, wall};
+use crate::record::wall;
 use crate::script::View;
 
 /// The elections that are watched here.
@@ -315,7 +315,7 @@ impl Watchers {
 }
 
 fn is_foreign(record: &LeaseRecord) -> bool {
-    record.holder.as_ref().is_some_and(|holder| holder.metadata.contains_key(FOREIGN))
+    record.holder.as_ref().is_some_and(Holder::is_foreign)
 }
 
 /// Makes of what was known `age` ago what is known now.

@@ -6,8 +6,7 @@ mod support;
 
 use std::sync::Arc;
 
-use support::fixture::OneNode;
-use support::process;
+use support::fixture::{self, OneNode};
 use tenure_testkit::conformance::assert_conforms;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,5 +23,5 @@ async fn a_pointer_to_the_redis_store_conforms() {
 #[test]
 #[ignore = "is the other process of the tests here"]
 fn other_process() {
-    process::other_process();
+    fixture::other_process();
 }

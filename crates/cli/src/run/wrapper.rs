@@ -11,7 +11,7 @@ use tenure::elector::{
     CommandError, ElectionEvent, ElectorState, EndReason, EventKind, Events, Finish, Heard, Statuses,
 };
 use tenure::store::{LeaseRecord, RecordState, TermEnd};
-use tenure::{Clock, Elections, ElectorHandle, Leadership, Moment, SystemClock};
+use tenure::{CandidateId, Clock, Elections, ElectorHandle, FencingToken, Leadership, Moment, SystemClock};
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::deadline_file::DeadlineFile;
@@ -27,6 +27,7 @@ use crate::args::Isolate;
 use crate::duration;
 use crate::exit;
 use crate::guardian::{Ending, Guardian, Options, Order, Report};
+use crate::show::{json, words};
 use crate::talk;
 
 /// How long the end waits for a guardian that has nothing more to do.
@@ -55,6 +56,12 @@ pub(super) struct Wrapper {
     rested: Option<Duration>,
     /// The store did not answer the last time; said once.
     store_silent: bool,
+    /// It does not wait to be elected: what keeps it from that is said when it gives up, in a moment.
+    at_once: bool,
+    /// Who leads, in which term.
+    leader: Option<(CandidateId, FencingToken)>,
+    /// Why nobody is elected although nobody leads, and until when.
+    waiting: Option<(RecordState, Moment)>,
 }
 
 /// One campaign after another, with the same elector.
@@ -124,6 +131,9 @@ impl Wrapper {
             code: None,
             rested: None,
             store_silent: false,
+            at_once: false,
+            leader: None,
+            waiting: None,
         })
     }
 
@@ -174,6 +184,7 @@ impl Wrapper {
                 Some(standing) => standing,
                 None => self.start_elector(wait)?,
             };
+            self.at_once = wait == Some(Duration::ZERO);
             match self.stand(standing).await? {
                 Then::Exit(code) => return Ok(code.unwrap_or(0)),
                 Then::Suspend => suspend(),
@@ -204,7 +215,7 @@ impl Wrapper {
                     Ok(status) if status.state != ElectorState::Stopped => self.extend(&mut standing),
                     _ if standing.leaving.is_none() => {
                         self.tell_all(&mut standing);
-                        return Ok(self.gave_up(&standing).await);
+                        return Ok(self.gave_up(&standing));
                     }
                     _ => standing.stopped = true,
                 },
@@ -511,26 +522,22 @@ impl Wrapper {
     }
 
     /// The elector stopped by itself: its time was up.
-    async fn gave_up(&self, standing: &Standing) -> Then {
+    fn gave_up(&self, standing: &Standing) -> Then {
         let status = standing.handle.status();
-        let code = match (&status.leader, &status.last_error) {
+        let code = match (&self.leader, &status.last_error) {
             (_, Some(error)) => {
-                self.voice.error("store_failed", &format!("the store gave no answer: {error}"));
+                self.voice.error("store_failed", &format!("gave up: {error}"));
                 exit::FAILURE
             }
-            (Some(leader), None) => {
-                let text = format!("{leader} leads, term {}", status.token);
-                self.voice.say(
-                    Level::Normal,
-                    "refused",
-                    &text,
-                    json!({ "leader": leader, "token": status.token }),
-                );
+            (Some((leader, token)), None) => {
+                let text = leads(leader, *token);
+                let details = json!({ "leader": leader, "token": token });
+                self.voice.say(Level::Normal, "refused", &text, details);
                 exit::REFUSED
             }
             (None, None) => {
-                let text = format!("nobody may lead now: {}", self.why_nobody().await);
-                self.voice.normal("refused", &text);
+                let why = self.why_nobody().unwrap_or_else(|| "somebody was faster".into());
+                self.voice.normal("refused", &format!("nobody may lead now: {why}"));
                 exit::REFUSED
             }
         };
@@ -538,19 +545,33 @@ impl Wrapper {
     }
 
     /// Says why an election that nobody leads is not free, and for how long.
-    async fn why_nobody(&self) -> String {
-        let Ok(Some(record)) = self.read().await else { return "somebody was faster".into() };
-        let time = duration::show(record.opens_in.unwrap_or_default());
-        match record.state {
+    fn why_nobody(&self) -> Option<String> {
+        let (state, until) = self.waiting.as_ref()?;
+        let time = duration::brief(until.time_since(SystemClock.now()));
+        match state {
             RecordState::Reserved { successor: Some(successor) } => {
-                format!("it is kept for {successor} for {time}")
+                Some(format!("it is kept for {successor} for {time}"))
             }
             RecordState::Reserved { successor: None } => {
-                format!("the command has ended just now, and nobody starts it for {time}")
+                Some(format!("the command has ended just now, and nobody starts it for {time}"))
             }
-            RecordState::Paused => format!("an operator paused the election, for {time}"),
-            RecordState::Held | RecordState::Free => "somebody was faster".into(),
+            RecordState::Paused => Some(format!("an operator paused the election, for {time}")),
+            RecordState::Recovering => Some(format!("{}, for {time}", words::RECOVERING)),
+            RecordState::Held | RecordState::Free => None,
         }
+    }
+
+    fn tell_waiting(&mut self, state: &RecordState, opens_in: Option<Duration>) {
+        let opens_in = opens_in.unwrap_or_default();
+        self.waiting = Some((state.clone(), SystemClock.now().plus(opens_in)));
+        let Some(why) = self.why_nobody() else { return };
+        let text = format!("waiting, nobody may lead now: {why}");
+        self.notify.status(&text);
+        // A cool-down or a handoff is part of how things go, and was told by whoever began it.
+        let expected = matches!(state, RecordState::Reserved { .. });
+        let level = if expected || self.at_once { Level::Verbose } else { Level::Normal };
+        let details = json!({ "state": json::state(state), "opens_in_ms": json::ms(opens_in) });
+        self.voice.say(level, "waiting", &text, details);
     }
 
     async fn read(&self) -> Result<Option<LeaseRecord>, String> {
@@ -621,11 +642,11 @@ impl Wrapper {
         match &event.kind {
             EventKind::LeaderChanged { leader: Some(leader), token } => {
                 self.store_silent = false;
-                let text = format!("standing by: {leader} leads, term {token}");
+                self.leader = Some((leader.clone(), *token));
+                self.waiting = None;
+                let text = format!("standing by: {}", leads(leader, *token));
                 self.notify.status(&text);
-                // Whoever does not wait does not stand by, and says so in a moment.
-                let level =
-                    if self.plan.wait == Some(Duration::ZERO) { Level::Verbose } else { Level::Normal };
+                let level = if self.at_once { Level::Verbose } else { Level::Normal };
                 self.voice.say(level, "leader_changed", &text, json!({ "leader": leader, "token": token }));
                 let env = self.hook_environment(&[
                     ("TENURE_LEADER", leader.to_string()),
@@ -634,11 +655,19 @@ impl Wrapper {
                 self.hooks.call("on-leader-change", self.script.on_leader_change.as_ref(), env);
             }
             EventKind::LeaderChanged { leader: None, token } => {
+                self.leader = None;
                 let details = json!({ "leader": null, "token": token });
                 self.voice.say(Level::Verbose, "leader_changed", "nobody leads", details);
             }
+            EventKind::Waiting { state, opens_in } => {
+                self.store_silent = false;
+                self.tell_waiting(state, *opens_in);
+            }
             EventKind::Elected { token, attempts } => {
                 self.store_silent = false;
+                self.at_once = false;
+                self.leader = None;
+                self.waiting = None;
                 let text = format!("elected: this process leads, term {token}");
                 self.notify.status(&text);
                 self.voice.say(
@@ -704,7 +733,7 @@ impl Wrapper {
 
     /// Said once for each silence of the store, and each time to whoever wants to hear more.
     fn tell_silence(&mut self, text: &str) {
-        let level = if self.store_silent { Level::Verbose } else { Level::Normal };
+        let level = if self.store_silent || self.at_once { Level::Verbose } else { Level::Normal };
         self.store_silent = true;
         self.voice.say(level, "store_failed", text, json!({}));
     }
@@ -759,6 +788,15 @@ impl Standing {
             futures_util::future::join(handle.finish(finish), handle.stop()).await.0
         });
         self.leaving = Some(Leaving { done, then });
+    }
+}
+
+/// Says who leads. Other software does so in no term.
+fn leads(leader: &CandidateId, token: FencingToken) -> String {
+    if token == FencingToken::ZERO {
+        format!("{leader} holds the lease (other software)")
+    } else {
+        format!("{leader} leads, term {token}")
     }
 }
 

@@ -34,15 +34,15 @@ pub(crate) struct Election<'a> {
 pub(crate) struct Leader<'a> {
     candidate: &'a CandidateId,
     identity: Option<&'a Identity>,
-    token: FencingToken,
-    #[serde(serialize_with = "rfc_3339")]
-    acquired_at: SystemTime,
-    #[serde(serialize_with = "rfc_3339")]
-    renewed_at: SystemTime,
-    term_ms: u64,
-    ttl_ms: u64,
+    token: Option<FencingToken>,
+    #[serde(serialize_with = "maybe_rfc_3339")]
+    acquired_at: Option<SystemTime>,
+    #[serde(serialize_with = "maybe_rfc_3339")]
+    renewed_at: Option<SystemTime>,
+    term_ms: Option<u64>,
+    ttl_ms: Option<u64>,
     time_left_ms: Option<u64>,
-    renew_count: u64,
+    renew_count: Option<u64>,
     metadata: &'a Metadata,
 }
 
@@ -158,26 +158,28 @@ pub(crate) fn unreadable<'a>(election: &'a ElectionName, error: &StoreError) -> 
 /// Shows who leads.
 pub(crate) fn leader(record: &LeaseRecord) -> Option<Leader<'_>> {
     let holder = record.leader()?;
+    // Other software has no term: nothing is known of it but its name and the time that is left.
+    let of_term = !holder.is_foreign();
     Some(Leader {
         candidate: &holder.candidate,
         identity: holder.identity.as_ref(),
-        token: record.token,
-        acquired_at: holder.acquired_at,
-        renewed_at: holder.renewed_at,
-        term_ms: ms(term_length(record)?),
-        ttl_ms: ms(holder.ttl),
+        token: of_term.then_some(record.token),
+        acquired_at: of_term.then_some(holder.acquired_at),
+        renewed_at: of_term.then_some(holder.renewed_at),
+        term_ms: term_length(record).map(ms),
+        ttl_ms: of_term.then_some(ms(holder.ttl)),
         time_left_ms: record.time_left.map(ms),
-        renew_count: holder.renew_count,
+        renew_count: of_term.then_some(holder.renew_count),
         metadata: &holder.metadata,
     })
 }
 
-/// Returns how long the present term has lasted.
+/// Returns how long the present term has lasted, if there is one.
 ///
 /// The time to its last renewal is of the leader's clock, the time since then of the store's: so nobody's wall clock is
 /// compared with anybody else's.
 pub(crate) fn term_length(record: &LeaseRecord) -> Option<Duration> {
-    let holder = record.leader()?;
+    let holder = record.leader().filter(|holder| !holder.is_foreign())?;
     let until_renewal = holder.renewed_at.duration_since(holder.acquired_at).unwrap_or_default();
     Some(until_renewal.saturating_add(holder.ttl.saturating_sub(record.time_left?)))
 }
@@ -196,7 +198,7 @@ pub(crate) fn terms(record: &LeaseRecord) -> Vec<Term<'_>> {
             end: term.end,
         })
         .collect();
-    if let Some(holder) = &record.holder {
+    if let Some(holder) = record.holder.as_ref().filter(|holder| !holder.is_foreign()) {
         terms.push(Term {
             token: record.token,
             candidate: &holder.candidate,
@@ -243,6 +245,7 @@ pub(crate) fn state(state: &RecordState) -> &'static str {
         RecordState::Held => "held",
         RecordState::Reserved { .. } => "reserved",
         RecordState::Paused => "paused",
+        RecordState::Recovering => "recovering",
         RecordState::Free => "free",
     }
 }

@@ -1,6 +1,7 @@
 //! What people read.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use tenure::store::{Action, ExpiryClock, Guarantees, LeaseRecord, RecordState, TermEnd, TokenOrder, Wake};
 
@@ -10,6 +11,9 @@ use crate::duration;
 
 /// Stands where there is nothing to say.
 pub(crate) const NONE: &str = "-";
+
+/// Says why nobody is elected in a store that began lately.
+pub(crate) const RECOVERING: &str = "the store began lately and may have forgotten a lease that still lives";
 
 /// Takes out of a text what could move a terminal's cursor: others wrote it.
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
@@ -31,7 +35,7 @@ pub(crate) fn state(record: &LeaseRecord) -> String {
 pub(crate) fn tone(state: &RecordState) -> Tone {
     match state {
         RecordState::Held => Tone::Good,
-        RecordState::Reserved { .. } | RecordState::Paused => Tone::Kept,
+        RecordState::Reserved { .. } | RecordState::Paused | RecordState::Recovering => Tone::Kept,
         RecordState::Free => Tone::Plain,
     }
 }
@@ -41,6 +45,7 @@ pub(crate) fn leader(record: &LeaseRecord) -> Option<String> {
     let leader = record.leader()?;
     Some(match &leader.identity {
         Some(identity) => format!("{} ({identity})", leader.candidate),
+        None if leader.is_foreign() => format!("{} (other software)", leader.candidate),
         None => leader.candidate.to_string(),
     })
 }
@@ -87,6 +92,9 @@ pub(crate) fn guarantees(guarantees: &Guarantees) -> Vec<String> {
     });
     say(match guarantees.tokens {
         TokenOrder::Strict => "Tokens always rise.".into(),
+        TokenOrder::StrictWithin(Duration::ZERO) => {
+            "Tokens always rise, unless the store lost data and its clock was set back.".into()
+        }
         TokenOrder::StrictWithin(skew) => format!(
             "Tokens always rise, unless the store lost data and its servers' clocks differ by more than {}.",
             duration::show(skew)
@@ -103,8 +111,6 @@ pub(crate) fn guarantees(guarantees: &Guarantees) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

@@ -13,7 +13,7 @@ use crate::show::{json, words};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub(super) enum Event {
-    /// The state when the watch began.
+    /// The state when the watch began, or when other software took or left the lease.
     Found {
         state: &'static str,
         token: Option<FencingToken>,
@@ -118,17 +118,37 @@ pub(super) fn between(before: Option<&LeaseRecord>, now: Option<&LeaseRecord>) -
     let mut events = Vec::new();
     events.extend(answered(before, now));
     terms(before, now, &mut events);
+    let changed = foreign(before) != foreign(Some(now));
+    // Whoever leads after it is told by its election.
+    if changed && leader(now).is_none() {
+        events.push(found(Some(now)));
+    }
     events.extend(paused(before, now));
     events.extend(requested(before, now));
     events
 }
 
+/// Returns who leads in a term, or led in the last one that has no end yet.
+fn holder(record: &LeaseRecord) -> Option<&Holder> {
+    record.holder.as_ref().filter(|holder| !holder.is_foreign())
+}
+
+/// Returns who leads in a term.
+fn leader(record: &LeaseRecord) -> Option<&Holder> {
+    record.leader().filter(|holder| !holder.is_foreign())
+}
+
+/// Returns the name of other software that holds the lease.
+fn foreign(record: Option<&LeaseRecord>) -> Option<&CandidateId> {
+    record?.leader().filter(|holder| holder.is_foreign()).map(|holder| &holder.candidate)
+}
+
 fn terms(before: Option<&LeaseRecord>, now: &LeaseRecord, events: &mut Vec<Event>) {
     let known = before.map_or(FencingToken::ZERO, |before| before.token);
     // The end of the last known term was told already, unless it was under way.
-    let under_way = before.is_some_and(|before| before.leader().is_some());
+    let under_way = before.is_some_and(|before| leader(before).is_some());
     // A record that was repaired has a token and no terms: nothing can be missed of it.
-    let had_terms = before.is_some_and(|before| before.holder.is_some() || !before.last_terms.is_empty());
+    let had_terms = before.is_some_and(|before| holder(before).is_some() || !before.last_terms.is_empty());
     if had_terms && now.token > known && !now.last_terms.iter().any(|term| term.token == known) {
         events.push(Event::Missed);
     }
@@ -142,7 +162,15 @@ fn terms(before: Option<&LeaseRecord>, now: &LeaseRecord, events: &mut Vec<Event
             events.push(ended(term, successor(before, now, term, next)));
         }
     }
-    let Some(holder) = &now.holder else { return };
+    if let Some(before) = before.and_then(leader)
+        && foreign(Some(now)).is_some()
+        && now.token == known
+        && now.last_terms.iter().all(|term| term.token != known)
+    {
+        // Nobody records its end before the next term.
+        events.push(Event::Expired { token: known, who: before.into() });
+    }
+    let Some(holder) = holder(now) else { return };
     let new = now.token > known;
     if new {
         events.push(Event::Elected { token: now.token, who: holder.into() });
@@ -231,8 +259,11 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ms: u64| duration::brief(std::time::Duration::from_millis(ms));
         match self {
-            Self::Found { token: Some(token), leader: Some(leader), term_ms, .. } => {
-                write!(f, "{leader} leads in term {token} for {}", ms(term_ms.unwrap_or_default()))
+            Self::Found { token: Some(token), leader: Some(leader), term_ms: Some(term_ms), .. } => {
+                write!(f, "{leader} leads in term {token} for {}", ms(*term_ms))
+            }
+            Self::Found { leader: Some(leader), .. } => {
+                write!(f, "{leader} holds the lease, outside of all terms (other software)")
             }
             Self::Found { state: "held", .. } => f.write_str("held by somebody without a term yet"),
             Self::Found { state, token: Some(token), .. } if *token > FencingToken::ZERO => {

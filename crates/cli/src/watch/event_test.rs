@@ -156,6 +156,42 @@ async fn a_lease_that_ran_out_is_told_once() {
 }
 
 #[tokio::test]
+async fn other_software_that_takes_the_lease_and_leaves_it_is_told_and_no_term_is_told_twice() {
+    let mut world = World::new();
+    world.lead("a", LONG).await;
+    world.events().await;
+    let ours = world.before.clone().unwrap();
+    let holder = Holder {
+        candidate: CandidateId::new("kim").unwrap(),
+        acquired_at: SystemTime::UNIX_EPOCH,
+        ..ours.holder.clone().unwrap()
+    };
+    let foreign = LeaseRecord { holder: Some(holder), ..ours.clone() };
+    let free = LeaseRecord { holder: None, state: RecordState::Free, time_left: None, ..ours.clone() };
+    let ended = Term {
+        token: FencingToken(1),
+        bid: BidId::new(&world.random),
+        candidate: CandidateId::new("a").unwrap(),
+        identity: None,
+        acquired_at_ms: 1,
+        ended_at_ms: Some(2),
+        end: Some(TermEnd::Expired),
+        cool_down_ms: None,
+    };
+    let next = LeaseRecord { token: FencingToken(2), last_terms: vec![ended], ..ours.clone() };
+    let kim = "kim holds the lease, outside of all terms (other software)";
+    for (before, now, told) in [
+        (&ours, &foreign, &["term 1 of a expired", kim][..]),
+        (&foreign, &foreign, &[]),
+        (&foreign, &free, &["nobody leads (free), the last term was 1"]),
+        (&foreign, &next, &["a elected, term 2"]),
+    ] {
+        let events: Vec<_> = between(Some(before), Some(now)).iter().map(ToString::to_string).collect();
+        assert_eq!(events, told);
+    }
+}
+
+#[tokio::test]
 async fn a_handoff_is_requested_answered_and_told_whether_the_successor_came_or_not() {
     for came in [false, true] {
         let mut world = World::new();

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use super::handle::Board;
 use crate::flaw::{Flaw, flawed};
 use crate::name::{CandidateId, ElectionName, RequestId};
-use crate::store::StoreError;
+use crate::store::{RecordState, StoreError};
 use crate::token::FencingToken;
 
 /// Why a term ended.
@@ -81,8 +81,15 @@ pub enum EventKind {
     LeaderChanged {
         /// Who leads now.
         leader: Option<CandidateId>,
-        /// The highest token seen.
+        /// The highest token seen; zero if other software holds the lease, in no term.
         token: FencingToken,
+    },
+    /// Nobody leads, and nobody is elected now; told once for each reason.
+    Waiting {
+        /// Why.
+        state: RecordState,
+        /// For how long, as far as the store knows.
+        opens_in: Option<Duration>,
     },
     /// A bid was not answered with an outcome.
     BidFailed {

@@ -441,7 +441,7 @@ impl Worker {
             RecordState::Reserved { successor } => successor.as_ref() == Some(&self.shared.candidate),
             // Our own bid in the record: an answer that was lost. Repeating the bid finds it.
             RecordState::Held => record.holder.as_ref().is_some_and(|holder| holder.bid == bidding.id),
-            RecordState::Paused => false,
+            RecordState::Paused | RecordState::Recovering => false,
         }
     }
 

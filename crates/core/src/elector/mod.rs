@@ -55,7 +55,7 @@ pub(crate) use handle::{Board, Machine};
 use crate::clock::Moment;
 use crate::elections::{Elections, LeadError, Shared};
 use crate::name::{ElectionName, InvalidName};
-use crate::store::{Changes, LeaseRecord, LeaseStore, StoreError};
+use crate::store::{Changes, Holder, LeaseRecord, LeaseStore, RecordState, StoreError};
 use crate::token::FencingToken;
 
 /// Any error of a callback.
@@ -312,6 +312,7 @@ impl Elector {
             changes: None,
             callbacks,
             short_terms: 0,
+            waits: None,
             rest: None,
         };
         // In a box: a task's own memory comes in steps of 128 bytes.
@@ -338,6 +339,8 @@ pub(crate) struct Worker {
     callbacks: Arc<Callbacks>,
     /// The highest token seen of others, and of own ended terms.
     seen: FencingToken,
+    /// Why nobody is elected although nobody leads, as it was told last.
+    waits: Option<Box<RecordState>>,
     short_terms: u32,
     /// Do not stand again before this long after the end of the term.
     rest: Option<Duration>,
@@ -404,7 +407,22 @@ impl Worker {
                 status.token = status.token.max(token);
             });
             tracing::debug!(election = %self.board.election, ?leader, %token, "leader changed");
+            let token =
+                if record.leader().is_some_and(Holder::is_foreign) { FencingToken::ZERO } else { token };
             self.publish(EventKind::LeaderChanged { leader, token });
+        }
+        self.note_waiting(record);
+    }
+
+    /// Tells, once, why nobody is elected although nobody leads.
+    fn note_waiting(&mut self, record: &LeaseRecord) {
+        let closed = !matches!(record.state, RecordState::Held | RecordState::Free);
+        let waits = closed.then_some(&record.state);
+        if self.waits.as_deref() != waits {
+            self.waits = waits.cloned().map(Box::new);
+            if let Some(state) = waits.cloned() {
+                self.publish(EventKind::Waiting { state, opens_in: record.opens_in });
+            }
         }
     }
 

@@ -196,6 +196,9 @@ pub enum RecordState {
     },
     /// An operator paused the election and nobody holds it.
     Paused,
+    /// The store began lately and may have forgotten a lease that still lives: nobody is elected before that must have
+    /// ended.
+    Recovering,
     /// Whoever bids gets it.
     Free,
 }
@@ -246,7 +249,8 @@ pub struct Holder {
     pub ttl: Duration,
     /// What the holder tells about itself.
     pub metadata: Metadata,
-    /// When the term began, by the holder's wall clock; for people.
+    /// When the term began, by the holder's wall clock; for people. [`UNIX_EPOCH`](SystemTime::UNIX_EPOCH) if
+    /// [other software](Self::is_foreign) holds the lease.
     pub acquired_at: SystemTime,
     /// When it was renewed last, likewise.
     pub renewed_at: SystemTime,
@@ -254,6 +258,15 @@ pub struct Holder {
     pub renew_count: u64,
     /// The term before this one.
     pub previous: Option<Arc<Term>>,
+}
+
+impl Holder {
+    /// Tells whether it is other software that holds the lease, by the same place in the store: then there is no term, no
+    /// token, and nobody knows since when.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        self.acquired_at == SystemTime::UNIX_EPOCH
+    }
 }
 
 impl LeaseRecord {

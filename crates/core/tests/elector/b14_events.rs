@@ -2,10 +2,11 @@
 //! learns how many it missed.
 
 use tenure_core::elector::{EventKind, Heard};
-use tenure_core::store::ErrorKind;
+use tenure_core::store::{ErrorKind, Operator, Pause};
+use tenure_core::{Attempt, Random};
 use tenure_testkit::fault::{Fault, Verb};
 
-use crate::world::{RETRY, World, count, in_short, ms, secs};
+use crate::world::{RETRY, World, count, election, in_short, ms, secs};
 
 #[tokio::test(start_paused = true)]
 async fn each_term_is_told_from_elected_to_its_end_and_nothing_follows_stopped() {
@@ -64,6 +65,22 @@ async fn a_release_that_goes_on_failing_behind_a_stopped_elector_is_no_event_of_
     }
     assert!(matches!(last, Some(Heard::Event(event)) if matches!(event.kind, EventKind::Stopped)));
     assert!(events.next().await.is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn why_nobody_is_elected_is_told_once() {
+    let world = World::new();
+    let random = Random::from_seed(1);
+    let pause = || Pause { by: "ops".into(), ends_in: secs(600) };
+    world.store.pause(&election(), Attempt::new(&random), pause()).await.unwrap();
+    let handle = world.candidate("a").elector("e").start().unwrap();
+    let mut ears = world.ears(&handle);
+    world.sleep(secs(60)).await;
+    world.store.pause(&election(), Attempt::new(&random), pause()).await.unwrap();
+    world.sleep(secs(60)).await;
+    world.store.resume(&election(), Attempt::new(&random)).await.unwrap();
+    world.leads(&handle).await;
+    assert_eq!(in_short(&ears.so_far()), ["waiting: Paused for 600s", "elected 1"]);
 }
 
 #[tokio::test(start_paused = true)]

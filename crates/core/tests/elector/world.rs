@@ -260,6 +260,9 @@ fn short(kind: &EventKind) -> String {
                 leader.as_ref().map_or("-", |leader| leader.as_str().split('_').next().unwrap())
             )
         }
+        EventKind::Waiting { state, opens_in } => {
+            format!("waiting: {state:?} for {:?}", opens_in.unwrap_or_default())
+        }
         EventKind::BidFailed { error } => format!("bid failed {}", error.kind()),
         EventKind::Elected { token, .. } => format!("elected {token}"),
         EventKind::RenewFailed { token, error, .. } => format!("renew failed {token} {}", error.kind()),

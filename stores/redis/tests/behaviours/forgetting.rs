@@ -39,7 +39,7 @@ async fn a_lease_forgotten_by_a_restart_is_granted_to_nobody_else_while_it_may_l
     let election = name("restarted");
     // A new server is a young one, too.
     let Acquisition::Refused(record) = first.acquire(&election).await else { panic!("it has just begun") };
-    assert_eq!(record.state, RecordState::Reserved { successor: None });
+    assert_eq!(record.state, RecordState::Recovering);
     let opens_in = record.opens_in.unwrap();
     assert!(opens_in > Duration::ZERO && opens_in <= ttl + Duration::from_secs(1), "{opens_in:?}");
 

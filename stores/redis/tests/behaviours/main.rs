@@ -19,5 +19,5 @@ mod wakes;
 #[test]
 #[ignore = "is the other process of the tests here"]
 fn other_process() {
-    support::process::other_process();
+    support::fixture::other_process();
 }

@@ -8,12 +8,13 @@ use async_trait::async_trait;
 use tenure_core::clock::ClockExt;
 use tenure_core::store::{ErrorKind, LeaseStore};
 use tenure_core::{Clock, ElectionName, SystemClock};
+use tenure_redis::RedisStore;
 use tenure_testkit::conformance::{ByHand, Fixture, Freezer, Network, Property, Refusal, Restart};
+use tenure_testkit::process::{Process, lead_for_ever};
 use tenure_testkit::proxy::{Proxies, ProxyNetwork, Requests, Resp};
 use tenure_testkit::resp::Reply;
 use tenure_testkit::servers::redis::{Data, Options, Redis};
 
-use super::process::Other;
 use super::{here, name, open};
 
 /// The ttl of the suite's leases: a process that does not get a core for a few tenths of a second, on a busy machine, must
@@ -33,7 +34,7 @@ pub struct OneNode {
     pub server: Redis,
     wrap: Wrap,
     network: Arc<ProxyNetwork>,
-    frozen: Mutex<Vec<Other>>,
+    frozen: Mutex<Vec<Process>>,
     /// Servers that refuse, kept for as long as they are asked.
     refusing: Mutex<Vec<Redis>>,
 }
@@ -244,14 +245,20 @@ impl Restart for OneNode {
 impl Freezer for OneNode {
     async fn freeze(&self, election: &ElectionName, after: Duration) {
         let url = format!("{}?{SETTINGS}", self.server.url());
-        let other = Other::start(&url, election, TTL).await;
-        let other = other.stop_after(&SystemClock, after).await;
+        let other = Process::leading("other_process", &url, election, TTL).await;
+        SystemClock.sleep(after).await;
+        other.stop().await;
         self.frozen.lock().unwrap().push(other);
     }
 
     async fn end(&self) {
         self.frozen.lock().unwrap().clear();
     }
+}
+
+/// What the process does that is frozen.
+pub fn other_process() {
+    lead_for_ever(|url| Arc::new(RedisStore::from_url(url).unwrap()));
 }
 
 /// Removes everything of an election but its lease.

@@ -4,9 +4,6 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod fixture;
-pub mod process;
-#[path = "../../../../crates/testkit/tests/fixtures/terms.rs"]
-pub mod terms;
 
 use std::sync::Arc;
 use std::time::Duration;

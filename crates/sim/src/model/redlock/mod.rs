@@ -156,7 +156,7 @@ impl Process {
         let against = |record: &&&LeaseRecord| match &record.state {
             RecordState::Held => record.lease_of(bid.id).is_none(),
             RecordState::Reserved { successor } => successor.as_ref() != Some(&bid.candidate),
-            RecordState::Paused => true,
+            RecordState::Paused | RecordState::Recovering => true,
             RecordState::Free => false,
         };
         let highest = records.iter().max_by_key(|record| record.token);
