@@ -17,7 +17,8 @@ use tenure_core::store::{LeaseStore, StoreError};
 /// | `file:` | the default directory of this machine ([`FileStore::default_directory`]) |
 /// | `file:///var/lib/leases` | that directory |
 /// | `memory:` | this process alone |
-/// | `redis://user:password@host:port/db`, `rediss://…`, `redis+unix:///socket` | a Redis or Valkey server (feature `redis`) |
+/// | `redis://user:password@host:port/db`, `rediss://…`, `redis+unix:///socket` | a Redis server (feature `redis`) |
+/// | `redis+sentinel://a,b,c/mymaster`, `redis+cluster://a,b,c`, `redlock://a,b,c` | several of them (feature `redis`) |
 ///
 /// A directory on a file system that is not known to be local is taken with `?allow_unknown_file_system=true`, a process
 /// in a shifted time namespace with `?allow_shifted_clock=true`; what that risks stands at
@@ -43,7 +44,8 @@ pub enum StoreUrl {
 
 /// The schemes that this build knows.
 #[cfg(feature = "redis")]
-pub const SCHEMES: &[&str] = &["file", "memory", "redis", "rediss", "redis+unix"];
+pub const SCHEMES: &[&str] =
+    &["file", "memory", "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster", "redlock"];
 
 /// The schemes that this build knows.
 #[cfg(not(feature = "redis"))]
@@ -173,10 +175,12 @@ impl FromStr for StoreUrl {
             "memory" => Err(wrong("has something after \"memory:\": write just memory:".into())),
             "file" => file(rest).map_err(wrong),
             #[cfg(feature = "redis")]
-            "redis" | "rediss" | "redis+unix" => match tenure_redis::RedisConfig::from_url(url) {
-                Ok(config) => Ok(Self::Redis(Box::new(config))),
-                Err(tenure_redis::InvalidConfig(rule)) => Err(wrong(rule)),
-            },
+            scheme if tenure_redis::SCHEMES.contains(&scheme) => {
+                match tenure_redis::RedisConfig::from_url(url) {
+                    Ok(config) => Ok(Self::Redis(Box::new(config))),
+                    Err(tenure_redis::InvalidConfig(rule)) => Err(wrong(rule)),
+                }
+            }
             _ => {
                 let known = SCHEMES.iter().map(|scheme| format!("{scheme}:")).collect::<Vec<_>>().join(", ");
                 Err(wrong(format!("has a scheme that this build does not know: it knows {known}")))

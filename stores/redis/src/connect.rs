@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -12,12 +13,16 @@ use redis::io::AsyncDNSResolver;
 use redis::io::tcp::{TcpSettings, socket2::TcpKeepalive};
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, ProtocolVersion,
-    PushInfo, RedisConnectionInfo, RedisFuture, TlsCertificates,
+    PushInfo, RedisConnectionInfo, RedisFuture, TlsCertificates, Value,
 };
+use tenure_core::Clock;
 use tenure_core::store::ErrorKind;
 
-use crate::config::{Address, RedisConfig, Tls};
+use crate::cluster::NO_CLUSTER;
+use crate::config::{Address, Host, RedisConfig, Tls};
 use crate::error::Trouble;
+use crate::sentinel::Sentinels;
+use crate::store::outcome;
 
 /// Takes what the server tells unasked, and that the connection is gone.
 pub(crate) type Push = Box<dyn Fn(PushInfo) + Send + Sync>;
@@ -38,6 +43,21 @@ pub(crate) struct Connected {
     /// So long at least had the server been up when the connection was made. It ends with the server, so that whatever
     /// answers on it has been up since.
     pub(crate) up: Duration,
+    /// So long at least has the server been the one that serves; [`ALWAYS`] if no other one ever did.
+    pub(crate) serves: Duration,
+}
+
+/// Longer than any lease.
+pub(crate) const ALWAYS: Duration = Duration::MAX;
+
+/// Returns the way to what a configuration names.
+pub(crate) fn way_to(config: &RedisConfig, script: &'static str, clock: &Arc<dyn Clock>) -> Arc<dyn Connect> {
+    match &config.address {
+        Address::Sentinel { sentinels, master } => {
+            Arc::new(Sentinels::new(config, sentinels, master, script, Arc::clone(clock)))
+        }
+        _ => Arc::new(Node::new(config.clone(), script)),
+    }
 }
 
 /// A single server.
@@ -47,6 +67,8 @@ pub(crate) struct Node {
     name: String,
     /// What its connections run.
     script: &'static str,
+    /// It is one of the nodes of a cluster.
+    of_cluster: bool,
 }
 
 /// Silence after which the kernel asks whether the other side is there, and how often it does before it gives up.
@@ -55,53 +77,64 @@ const KEEPALIVE_PROBES: u32 = 3;
 
 impl Node {
     pub(crate) fn new(config: RedisConfig, script: &'static str) -> Self {
-        Self { name: config.to_string(), config, script }
+        Self { name: config.to_string(), config, script, of_cluster: false }
     }
 
-    fn client(&self) -> Result<Client, Trouble> {
-        let config = &self.config;
-        let unfit = |error| Trouble::Connection(error);
-        let address = match (&config.address, &config.tls) {
-            (Address::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
-            (Address::Tcp { host, port }, None) => ConnectionAddr::Tcp(host.clone(), *port),
-            (Address::Tcp { host, port }, Some(tls)) => ConnectionAddr::TcpTls {
-                // The name that the certificate must have; where it is, the resolver below says.
-                host: tls.server_name.as_ref().unwrap_or(host).clone(),
-                port: *port,
-                insecure: false,
-                tls_params: None,
-            },
-        };
-        let mut login = RedisConnectionInfo::default()
-            .set_db(config.database.into())
-            // Version 3 tells us when a connection is gone, and tells changes on it.
-            .set_protocol(ProtocolVersion::RESP3)
-            // The name of the connection says it; this would be one more permission.
-            .set_skip_set_lib_name();
-        if let Some(user) = &config.user {
-            login = login.set_username(user);
-        }
-        if let Some(password) = &config.password {
-            login = login.set_password(password);
-        }
-        let tcp = TcpSettings::default()
-            .set_nodelay(true)
-            .set_keepalive(
-                TcpKeepalive::new()
-                    .with_time(KEEPALIVE)
-                    .with_interval(KEEPALIVE)
-                    .with_retries(KEEPALIVE_PROBES),
-            )
-            // What was sent and never acknowledged: the kernel would go on for a quarter of an hour.
-            .set_user_timeout(KEEPALIVE * KEEPALIVE_PROBES);
-        let info =
-            address.into_connection_info().map_err(unfit)?.set_redis_settings(login).set_tcp_settings(tcp);
-        match &config.tls {
-            None => Client::open(info).map_err(unfit),
-            Some(tls) => {
-                one_provider();
-                Client::build_with_tls(info, certificates(tls)?).map_err(unfit)
-            }
+    pub(crate) fn of_cluster(config: RedisConfig, script: &'static str) -> Self {
+        Self { of_cluster: true, ..Self::new(config, script) }
+    }
+
+    /// Connects, and verifies nothing.
+    pub(crate) async fn open(&self, push: Push) -> Result<MultiplexedConnection, Trouble> {
+        // Version 3 tells us when a connection is gone, and tells changes on it.
+        let client = client(&self.config, ProtocolVersion::RESP3)?;
+        let settings = settings(&self.config).set_push_sender(move |info| {
+            push(info);
+            Ok::<_, std::convert::Infallible>(())
+        });
+        client.get_multiplexed_async_connection_with_config(&settings).await.map_err(Trouble::Connection)
+    }
+}
+
+/// Makes what connects to one server.
+fn client(config: &RedisConfig, protocol: ProtocolVersion) -> Result<Client, Trouble> {
+    let unfit = |error| Trouble::Connection(error);
+    let address = match (&config.address, &config.tls) {
+        (Address::Unix(path), _) => ConnectionAddr::Unix(path.clone()),
+        (Address::Tcp(Host { host, port }), None) => ConnectionAddr::Tcp(host.clone(), *port),
+        (Address::Tcp(Host { host, port }), Some(tls)) => ConnectionAddr::TcpTls {
+            // The name that the certificate must have; where it is, the resolver below says.
+            host: tls.server_name.as_ref().unwrap_or(host).clone(),
+            port: *port,
+            insecure: false,
+            tls_params: None,
+        },
+        _ => return Err(Trouble::Unfit(ErrorKind::Invalid, "are several servers, and not one".into())),
+    };
+    let mut login = RedisConnectionInfo::default()
+        .set_db(config.database.into())
+        .set_protocol(protocol)
+        // The name of the connection says it; this would be one more permission.
+        .set_skip_set_lib_name();
+    if let Some(user) = &config.user {
+        login = login.set_username(user);
+    }
+    if let Some(password) = &config.password {
+        login = login.set_password(password);
+    }
+    let tcp = TcpSettings::default()
+        .set_nodelay(true)
+        .set_keepalive(
+            TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE).with_retries(KEEPALIVE_PROBES),
+        )
+        // What was sent and never acknowledged: the kernel would go on for a quarter of an hour.
+        .set_user_timeout(KEEPALIVE * KEEPALIVE_PROBES);
+    let info = address.into_connection_info().map_err(unfit)?.set_redis_settings(login).set_tcp_settings(tcp);
+    match &config.tls {
+        None => Client::open(info).map_err(unfit),
+        Some(tls) => {
+            one_provider();
+            Client::build_with_tls(info, certificates(tls)?).map_err(unfit)
         }
     }
 }
@@ -135,10 +168,7 @@ fn file(path: &Path) -> Result<Vec<u8>, Trouble> {
 }
 
 /// Finds the server where the configuration says, whatever name its certificate has.
-struct At {
-    host: String,
-    port: u16,
-}
+struct At(Host);
 
 impl AsyncDNSResolver for At {
     fn resolve<'a, 'b: 'a>(
@@ -147,33 +177,36 @@ impl AsyncDNSResolver for At {
         _port: u16,
     ) -> RedisFuture<'a, Box<dyn Iterator<Item = SocketAddr> + Send + 'a>> {
         Box::pin(async move {
-            let found: Vec<_> = tokio::net::lookup_host((self.host.as_str(), self.port)).await?.collect();
+            let found: Vec<_> = tokio::net::lookup_host((self.0.host.as_str(), self.0.port)).await?.collect();
             Ok(Box::new(found.into_iter()) as Box<dyn Iterator<Item = SocketAddr> + Send>)
         })
     }
 }
 
+fn settings(config: &RedisConfig) -> AsyncConnectionConfig {
+    let settings = AsyncConnectionConfig::new()
+        // Our own limit is around every call; two limits would be two opinions.
+        .set_connection_timeout(None)
+        .set_response_timeout(None);
+    match &config.address {
+        Address::Tcp(host) => settings.set_dns_resolver(At(host.clone())),
+        _ => settings,
+    }
+}
+
+/// Connects to one server in the way that everything understands, for a few questions; verifies nothing.
+pub(crate) async fn connect_plainly(config: &RedisConfig) -> Result<MultiplexedConnection, Trouble> {
+    let client = client(config, ProtocolVersion::RESP2)?;
+    let connected = client.get_multiplexed_async_connection_with_config(&settings(config)).await;
+    connected.map_err(Trouble::Connection)
+}
+
 #[async_trait]
 impl Connect for Node {
     async fn connect(&self, push: Push) -> Result<Connected, Trouble> {
-        let client = self.client()?;
-        let mut settings = AsyncConnectionConfig::new()
-            // Our own limit is around every call; two limits would be two opinions.
-            .set_connection_timeout(None)
-            .set_response_timeout(None)
-            .set_push_sender(move |info| {
-                push(info);
-                Ok::<_, std::convert::Infallible>(())
-            });
-        if let Address::Tcp { host, port } = &self.config.address {
-            settings = settings.set_dns_resolver(At { host: host.clone(), port: *port });
-        }
-        let mut connection = client
-            .get_multiplexed_async_connection_with_config(&settings)
-            .await
-            .map_err(Trouble::Connection)?;
-        let up = verify(&mut connection, &self.config, self.script).await?;
-        Ok(Connected { connection, up })
+        let mut connection = self.open(push).await?;
+        let up = verify(&mut connection, &self.config, self.script, self.of_cluster).await?;
+        Ok(Connected { connection, up, serves: ALWAYS })
     }
 
     fn name(&self) -> &str {
@@ -181,19 +214,33 @@ impl Connect for Node {
     }
 }
 
+/// What is said of a server that others write to.
+pub(crate) const REPLICA: &str = "is a replica that cannot be written to: give the address of its master";
+
 /// Names the connection, loads the script, and looks whether leases may lie here; one round trip. Returns how long the
 /// server has been up at least.
 async fn verify(
     connection: &mut MultiplexedConnection,
     config: &RedisConfig,
     script: &str,
+    of_cluster: bool,
 ) -> Result<Duration, Trouble> {
     let mut all = redis::pipe();
-    all.cmd("CLIENT").arg("SETNAME").arg(format!("tenure-{}", std::process::id())).ignore();
+    all.cmd("CLIENT").arg("SETNAME").arg(format!("tenure-{}", std::process::id()));
     all.cmd("INFO");
     all.cmd("SCRIPT").arg("LOAD").arg(script);
-    let (info, _hash): (String, String) =
-        all.query_async(connection).await.map_err(|error| pipeline_error(&error))?;
+    if config.min_replicas > 0 {
+        // For nobody: whoever may not wait learns it here, before anything is written.
+        all.cmd("WAIT").arg(0).arg(1);
+    }
+    let answers = connection.send_packed_commands(&all, 0, all.len()).await.map_err(Trouble::Connection)?;
+    let mut answers = answers.into_iter();
+    let [named, info, loaded] = std::array::from_fn(|_| outcome(answers.next()));
+    let info = match named.and(info)? {
+        Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
+        Value::VerbatimString { text, .. } => text,
+        other => return Err(Trouble::Reply(format!("INFO is {other:?}"))),
+    };
     let field = |name: &str| {
         info.lines()
             .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
@@ -201,17 +248,26 @@ async fn verify(
             .unwrap_or_default()
     };
     let unfit = |kind, message: &str| Err(Trouble::Unfit(kind, message.to_owned()));
+    if field("redis_mode") == "sentinel" {
+        let message = "is a sentinel, in which nothing can lie: write redis+sentinel://host:port/mymaster";
+        return unfit(ErrorKind::Invalid, message);
+    }
+    loaded?;
     if field("loading") == "1" {
         return unfit(ErrorKind::Unavailable, "is still loading its data: it will serve soon");
     }
-    if field("cluster_enabled") == "1" {
-        return unfit(ErrorKind::Invalid, "is a node of a Redis Cluster: write redis+cluster://");
+    match (field("cluster_enabled") == "1", of_cluster) {
+        (true, false) => {
+            return unfit(ErrorKind::Invalid, "is a node of a Redis Cluster: write redis+cluster://");
+        }
+        (false, true) => return unfit(ErrorKind::Invalid, NO_CLUSTER),
+        _ => {}
     }
     if field("role") == "slave" {
-        return unfit(
-            ErrorKind::Unavailable,
-            "is a replica that cannot be written to: give the address of its master",
-        );
+        return unfit(ErrorKind::Unavailable, REPLICA);
+    }
+    if config.min_replicas > 0 {
+        outcome(answers.next())?;
     }
     let policy = field("maxmemory_policy");
     if !config.allow_eviction && policy != "noeviction" {
@@ -224,12 +280,4 @@ async fn verify(
     // The difference of two whole seconds: the true one may be a second less.
     let up: u64 = field("uptime_in_seconds").parse().unwrap_or(0);
     Ok(Duration::from_secs(up.saturating_sub(1)))
-}
-
-/// The first error of a pipeline, as if it had been sent alone.
-fn pipeline_error(error: &redis::RedisError) -> Trouble {
-    match error.clone().into_server_errors() {
-        Some(errors) if !errors.is_empty() => Trouble::Server(errors[0].1.clone().into()),
-        _ => Trouble::Connection(error.clone()),
-    }
 }

@@ -22,10 +22,14 @@ pub(crate) enum Trouble {
     Connection(RedisError),
     /// The server answered with an error.
     Server(RedisError),
+    /// So many replicas have it, and not as many as must.
+    TooFew { replicas: u32, of: u32 },
     /// The server is not one that leases may lie in, or the configuration is not one that it can be reached with.
     Unfit(ErrorKind, String),
     /// The answer is not one that our script gives.
     Reply(String),
+    /// This, with one of several servers.
+    At(String, Box<Trouble>),
 }
 
 /// What a message about trouble names.
@@ -47,46 +51,77 @@ impl Trouble {
         matches!(self, Self::Server(error) if matches!(error.code(), Some("CORRUPT" | "WRONGTYPE")))
     }
 
+    /// Tells whether an answer says that the server is not, or not now, the one that serves: whoever connects anew may
+    /// find another one.
+    pub(crate) fn is_of_the_wrong_server(error: &RedisError) -> bool {
+        let kinds = [ServerErrorKind::ReadOnly, ServerErrorKind::MasterDown, ServerErrorKind::BusyLoading];
+        kinds.iter().any(|kind| error.kind() == redis::ErrorKind::Server(*kind))
+            // A script's error names the one within, before version 7.
+            || error.detail().is_some_and(|detail| detail.contains("-READONLY"))
+    }
+
     /// Makes the error that callers see.
     pub(crate) fn into_error(self, about: About<'_>) -> StoreError {
-        let About { operation, server, .. } = about;
-        let error = |kind, message: String| StoreError::new(kind, STORE, operation, message);
+        let source = match &self {
+            Self::Connection(source) | Self::Server(source) => Some(source.clone()),
+            _ => None,
+        };
+        let (kind, message) = self.explained(about);
+        let error = StoreError::new(kind, STORE, about.operation, message);
+        match source {
+            Some(source) => error.with_source(source),
+            None => error,
+        }
+    }
+
+    /// Says what it is and what to do about it.
+    pub(crate) fn explained(self, about: About<'_>) -> (ErrorKind, String) {
+        let server = about.server;
         match self {
+            Self::At(server, trouble) => trouble.explained(About { server: &server, ..about }),
             Self::NoAnswer(limit) => {
-                let ms = limit.as_millis();
-                error(ErrorKind::Timeout, format!("{server} gave no answer within {ms} ms"))
+                (ErrorKind::Timeout, format!("{server} gave no answer within {} ms", limit.as_millis()))
             }
             Self::NoConnection(limit) => {
-                let (ms, other) =
-                    (limit.as_millis(), if server.starts_with("rediss") { "redis" } else { "rediss" });
-                let hint = "is the way to it open, and is it not too busy?";
+                let hint = match scheme(server) {
+                    Some("redis") => "If the port speaks only TLS, write rediss://",
+                    Some("rediss") => "If the port speaks no TLS, write redis://",
+                    _ => "Does tls=true say what the ports speak?",
+                };
                 let message = format!(
-                    "{server} gave no answer within {ms} ms while connecting; {hint} If the port speaks {} TLS, write \
-                     {other}://",
-                    if other == "redis" { "no" } else { "only" }
+                    "{server} gave no answer within {} ms while connecting; is the way to it open, and is it not too busy? \
+                     {hint}",
+                    limit.as_millis()
                 );
-                error(ErrorKind::Timeout, message)
+                (ErrorKind::Timeout, message)
             }
-            Self::Connection(source) => {
-                let (kind, message) = connection(&source, server);
-                error(kind, message).with_source(source)
+            Self::Connection(source) => connection(&source, server),
+            Self::Server(source) => answered(&source, about),
+            Self::TooFew { replicas, of } => {
+                let rule = "it counts for nothing, since a failover could lose it: mend the replicas, or lower min_replicas";
+                let message = format!("{server} has this on {replicas} of {of} replicas in time: {rule}");
+                (ErrorKind::Unavailable, message)
             }
-            Self::Server(source) => {
-                let (kind, message) = answered(&source, about);
-                error(kind, message).with_source(source)
+            Self::Unfit(kind, message) => (kind, format!("{server} {message}")),
+            Self::Reply(message) => {
+                let rule = "is there a proxy in between?";
+                (
+                    ErrorKind::Unavailable,
+                    format!("{server} gave an answer that is not ours ({message}): {rule}"),
+                )
             }
-            Self::Unfit(kind, message) => error(kind, format!("{server} {message}")),
-            Self::Reply(message) => error(
-                ErrorKind::Unavailable,
-                format!("{server} gave an answer that is not ours ({message}): is there a proxy in between?"),
-            ),
         }
     }
 }
 
+/// Returns the scheme of a server that is named by its URL.
+fn scheme(server: &str) -> Option<&str> {
+    server.split_once("://").map(|(scheme, _)| scheme)
+}
+
 fn connection(error: &RedisError, server: &str) -> (ErrorKind, String) {
     let text = error.to_string();
-    let plain = server.starts_with("redis://");
+    let scheme = scheme(server);
     let hint = match error.kind() {
         redis::ErrorKind::AuthenticationFailed => return answered_login(server, &text),
         redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => {
@@ -106,12 +141,15 @@ fn connection(error: &RedisError, server: &str) -> (ErrorKind, String) {
         _ if text.contains("certificate") || text.contains("UnknownIssuer") => {
             "give the authority that signed it with ca=/path, the name in it with server_name=…"
         }
-        _ if !plain && (text.contains("InvalidContentType") || text.contains("corrupt message")) => {
-            "the port does not speak TLS: write redis://, or the port that does"
-        }
-        _ if plain && (text.contains("eset") || text.contains("closed") || text.contains("arse")) => {
-            "if the port wants TLS, write rediss://"
-        }
+        _ if text.contains("InvalidContentType") || text.contains("corrupt message") => match scheme {
+            Some("rediss") => "the port does not speak TLS: write redis://, or the port that does",
+            _ => "the port does not speak TLS: leave tls=true out, or write the port that does",
+        },
+        _ if text.contains("eset") || text.contains("closed") || text.contains("arse") => match scheme {
+            Some("redis") => "if the port wants TLS, write rediss://",
+            Some("rediss") => "is the server there and the way to it open?",
+            _ => "if the port wants TLS, write tls=true",
+        },
         _ if error.is_connection_refusal() => "is the server running, and is the address right?",
         _ => "is the server there and the way to it open?",
     };
@@ -128,7 +166,13 @@ fn answered(error: &RedisError, about: About<'_>) -> (ErrorKind, String) {
     let server = about.server;
     let code = error.code().unwrap_or_default();
     let detail = error.detail().unwrap_or_default();
+    let is_cluster = server.starts_with("redis+cluster");
     let say = |kind, rule: &str| (kind, format!("{server} {rule} ({code} {detail})"));
+    let is_replica = if server.starts_with("redis+sentinel") {
+        "is not led by this server any more: the sentinels are asked for the new master with the next call"
+    } else {
+        "is a replica that cannot be written to: give the address of its master"
+    };
     match (error.kind(), code) {
         (redis::ErrorKind::AuthenticationFailed, _) | (_, "WRONGPASS" | "NOAUTH") => {
             answered_login(server, &error.to_string())
@@ -139,10 +183,7 @@ fn answered(error: &RedisError, about: About<'_>) -> (ErrorKind, String) {
         (_, "DENIED") => {
             say(ErrorKind::Denied, "serves its own machine only: set a password or an address to bind to")
         }
-        (redis::ErrorKind::Server(ServerErrorKind::ReadOnly), _) => say(
-            ErrorKind::Unavailable,
-            "is a replica that cannot be written to: give the address of its master",
-        ),
+        (redis::ErrorKind::Server(ServerErrorKind::ReadOnly), _) => say(ErrorKind::Unavailable, is_replica),
         (redis::ErrorKind::Server(ServerErrorKind::MasterDown), _) => {
             say(ErrorKind::Unavailable, "is a replica that has lost its master: give the master's address")
         }
@@ -175,14 +216,24 @@ fn answered(error: &RedisError, about: About<'_>) -> (ErrorKind, String) {
             };
             (ErrorKind::Corrupt, message)
         }
+        (redis::ErrorKind::Server(ServerErrorKind::CrossSlot), _) if is_cluster => say(
+            ErrorKind::Invalid,
+            "has these keys in different slots: give them one hash tag, such as {billing}:fence and {billing}:totals",
+        ),
+        (redis::ErrorKind::Server(ServerErrorKind::Moved | ServerErrorKind::Ask), _) if is_cluster => {
+            say(ErrorKind::Unavailable, "does not agree on who has this slot: try again")
+        }
+        (redis::ErrorKind::Server(ServerErrorKind::TryAgain), _) => {
+            say(ErrorKind::Unavailable, "is moving this slot to another server: it serves when that is done")
+        }
         (
             redis::ErrorKind::Server(
                 ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::CrossSlot,
             ),
             _,
         ) => say(ErrorKind::Invalid, "is a node of a Redis Cluster: write redis+cluster://"),
-        (redis::ErrorKind::Server(ServerErrorKind::ClusterDown | ServerErrorKind::TryAgain), _) => {
-            say(ErrorKind::Unavailable, "is a node of a cluster that does not serve now")
+        (redis::ErrorKind::Server(ServerErrorKind::ClusterDown), _) => {
+            say(ErrorKind::Unavailable, "is a cluster, or a node of one, that does not serve now")
         }
         (_, "ERR") if detail.contains("unknown command") => say(
             ErrorKind::Invalid,

@@ -7,8 +7,9 @@ use tenure_core::clock::SystemClock;
 use tenure_core::store::StoreError;
 use tenure_core::{Clock, FencingToken};
 
+use crate::cluster::Cluster;
 use crate::config::{InvalidConfig, RedisConfig};
-use crate::connect::Node;
+use crate::connect::{Connect, way_to};
 use crate::error::{About, Trouble};
 use crate::link::{Links, Request};
 
@@ -31,10 +32,12 @@ use crate::link::{Links, Request};
 /// ```
 ///
 /// In a Redis Cluster the mark and the keys must lie in one slot: give them one hash tag, such as `{billing}:fence` and
-/// `{billing}:totals`. A mark that is removed forgets who has been here.
+/// `{billing}:totals`. A mark that is removed forgets who has been here; so does one that a failover loses, until the first
+/// write of the next term.
 #[derive(Debug)]
 pub struct RedisFence {
     links: Links,
+    cluster: Option<Arc<Cluster>>,
     config: RedisConfig,
     mark: String,
 }
@@ -95,9 +98,13 @@ impl RedisFence {
             return Err(InvalidConfig("has no key for the mark of a fence: give one".to_owned()));
         }
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let node = Arc::new(Node::new(config.clone(), SOURCE));
-        let links = Links::new(node, clock, config.call_timeout);
-        Ok(Self { links, config, mark })
+        let cluster = Cluster::of(&config, SOURCE, &clock);
+        let way: Arc<dyn Connect> = match &cluster {
+            Some(cluster) => Arc::clone(cluster) as Arc<dyn Connect>,
+            None => way_to(&config, SOURCE, &clock),
+        };
+        let links = Links::new(way, clock, config.call_timeout);
+        Ok(Self { links, cluster, config, mark })
     }
 
     /// Runs `command key arguments…` if no higher token has been seen, and raises the mark to `token`.
@@ -133,6 +140,9 @@ impl RedisFence {
 
     async fn send(&self, call: &redis::Cmd) -> Result<Value, Trouble> {
         let limit = self.config.call_timeout;
+        if let Some(cluster) = &self.cluster {
+            return cluster.send(&self.mark, Request::One(call), false, limit).await;
+        }
         let answer = crate::store::outcome(self.links.send(Request::One(call), false, limit).await?.pop());
         match answer {
             Err(Trouble::Server(error))

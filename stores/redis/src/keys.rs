@@ -91,8 +91,13 @@ impl Keys {
 }
 
 /// A server looks for the first `{`, then for the first `}` after it; with something between them that is the tag.
+pub(crate) fn tag(key: &str) -> Option<&str> {
+    let (tag, _) = key.split_once('{')?.1.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
 fn has_tag(text: &str) -> bool {
-    text.split_once('{').and_then(|(_, rest)| rest.split_once('}')).is_some_and(|(tag, _)| !tag.is_empty())
+    tag(text).is_some()
 }
 
 fn has_braces(text: &str) -> bool {

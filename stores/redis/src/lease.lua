@@ -10,6 +10,9 @@
 --
 -- The rules are those of `tenure_core::store::record`; a test runs both side by side. Times are µs of this server's clock.
 -- Numbers of more than 14 digits are only ever written with `text`: `tostring` and `..` would round them.
+-- Where another server may take this one's place, the caller gives the last arguments of a verb, too: `spare_ms`, for which a
+-- lease lasts longer here than its holder counts with, since the other one's clock may be ahead; and `again`, which lets a
+-- repeated call write what stands there already: only a write can be waited for until replicas have it.
 -- An error names the line of its command, from which the caller tells which one it was: one command in a line.
 
 local lease, kept = KEYS[1], KEYS[2]
@@ -55,7 +58,7 @@ end
 --
 -- The caller holds the lease if it has its value, its token, and was last written by itself. A foreign mark under its own
 -- value is a cloned process: at most one of the two may go on.
-local function renew(value, token, marks, at_ms, answer_id, answered)
+local function renew(value, token, marks, at_ms, answer_id, answered, spare_ms, again)
   local present = call('GET', lease)
   local found = present == value and call('HMGET', kept, 'value', 'token', 'attempt', 'ttl_ms', 'renew_count', 'renew_total', 'request_id')
   if not found or found[1] ~= value or found[2] ~= token or not string.find(marks, found[3] or '?', 1, true) then
@@ -65,11 +68,14 @@ local function renew(value, token, marks, at_ms, answer_id, answered)
   local ttl_ms, count, total, request = found[4], found[5] or '0', found[6] or '0', false
   if found[3] ~= mark then
     -- The lease first: a server without memory to spare lets a script go on that began with this.
-    call('PEXPIRE', lease, ttl_ms)
+    local lasts_ms = spare_ms and text(ttl_ms + spare_ms) or ttl_ms
+    call('PEXPIRE', lease, lasts_ms)
     count, total = text(count + 1), text(total + 1)
     call('HSET', kept, 'attempt', mark, 'renewed_at_ms', at_ms, 'renew_count', count, 'renew_total', total)
     -- The bid, without the candidate's name.
-    publish('renewed ' .. string.sub(value, -32) .. ' ' .. mark .. ' ' .. token .. ' ' .. ttl_ms .. ' ' .. count .. ' ' .. total .. ' ' .. at_ms)
+    publish('renewed ' .. string.sub(value, -32) .. ' ' .. mark .. ' ' .. token .. ' ' .. lasts_ms .. ' ' .. count .. ' ' .. total .. ' ' .. at_ms)
+  elseif again then
+    call('HSET', kept, 'attempt', mark)
   end
   if found[7] then
     local asked = call('HMGET', kept, 'request', 'request_token', 'request_until')
@@ -151,7 +157,7 @@ local function acquired(token, attempt, ttl_ms, count, total, previous)
   return table.concat({ mark, 'acquired', token, attempt, ttl_ms, count, total, previous or nil }, '\n')
 end
 
-local function acquire(bid, value, candidate, who, about, ttl_ms, floor, supersedes, longest_ttl_ms)
+local function acquire(bid, value, candidate, who, about, ttl_ms, floor, supersedes, longest_ttl_ms, takeover_ms, spare_ms, again)
   local present = call('GET', lease)
   local record, fields, corrupt = look()
   if corrupt then return corrupt end
@@ -170,6 +176,7 @@ local function acquire(bid, value, candidate, who, about, ttl_ms, floor, superse
   if record.bid == bid then
     -- The same bid again: the same term while it lives, nothing afterwards.
     if not held then return refused() end
+    if again then call('HSET', kept, 'attempt', record.attempt) end
     local previous = not record.gap and last_of(terms)
     return acquired(record.token, record.attempt, record.ttl_ms, record.renew_count or '0', record.renew_total or '0', previous)
   end
@@ -178,10 +185,9 @@ local function acquire(bid, value, candidate, who, about, ttl_ms, floor, superse
   local spent = string.find(terms, '"bid":"' .. bid .. '"', 1, true)
   local reserved = is_ahead(record.reserved_until) and record.reserved_for ~= candidate
   if spent or reserved or is_ahead(record.pause_until) then return refused() end
-  if not held then
-    local wait_ms = wait_after_start(tonumber(longest_ttl_ms))
-    if wait_ms > 0 then return refused(wait_ms) end
-  end
+  local wait_ms = tonumber(takeover_ms or 0)
+  if not held then wait_ms = math.max(wait_ms, wait_after_start(tonumber(longest_ttl_ms))) end
+  if wait_ms > 0 then return refused(wait_ms) end
   local token = math.max(tonumber(record.token), tonumber(floor), now) + 1
   if token >= TOKEN_LIMIT then return redis.error_reply('ERR the tokens of this election have reached their end') end
   token = text(token)
@@ -196,7 +202,7 @@ local function acquire(bid, value, candidate, who, about, ttl_ms, floor, superse
     call('HDEL', kept, 'gap', 'foreign', 'renewed_at_ms', 'renew_count', 'release', 'reserved_for', 'reserved_until', unpack(REQUEST))
   end
   if gap then call('HSET', kept, 'gap', '1') end
-  call('SET', lease, value, 'PX', ttl_ms)
+  call('SET', lease, value, 'PX', spare_ms and text(ttl_ms + spare_ms) or ttl_ms)
   local total = record.renew_total or '0'
   publish('acquired ' .. table.concat({ text(now), value, bid, mark, token, ttl_ms, total, gap and '1' or '0', who, about, terms }, '\n'))
   return acquired(token, mark, ttl_ms, '0', total, not gap and last_of(terms))
@@ -233,11 +239,14 @@ local function publish_view(value, left_ms, record)
   publish('view ' .. cjson.encode({ text(now), value, tonumber(left_ms), 0, record }))
 end
 
-local function release(value, token, marks, how, successor, window_ms, cool_down_ms, answer_id, answered)
+local function release(value, token, marks, how, successor, window_ms, cool_down_ms, answer_id, answered, again)
   local present = call('GET', lease)
   local record, _, corrupt = look()
   if corrupt then return corrupt end
-  if record.release == mark then return { mark, 'released' } end
+  if record.release == mark then
+    if again then call('HSET', kept, 'release', mark) end
+    return { mark, 'released' }
+  end
   local own = is_held(present, record) and present == value and record.token == token
   if not own or not string.find(marks, record.attempt, 1, true) then return { mark, 'not_held' } end
   call('DEL', lease)

@@ -2,6 +2,7 @@
 //!
 //! What the store promises, what it needs and what it cannot do stands in `docs/stores/redis.md`.
 
+mod cluster;
 mod config;
 mod connect;
 mod error;
@@ -12,10 +13,12 @@ mod listen;
 mod operator;
 mod record;
 mod script;
+mod sentinel;
 mod store;
+mod wait;
 mod watch;
 
-pub use config::{Address, InvalidConfig, RedisConfig, SCHEMES, Tls};
+pub use config::{Address, Host, InvalidConfig, RedisConfig, SCHEMES, Tls};
 pub use fence::{RedisFence, RedisFenceError, Written};
 pub use keys::{DEFAULT_PREFIX, DEFAULT_TEMPLATE};
 pub use store::RedisStore;

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::connect::{Connect, Connected};
 use crate::error::Trouble;
+use crate::wait::Waits;
 
 /// The first wait after a connection that did not come about; it doubles up to the longest one.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
@@ -29,7 +30,8 @@ const SIGN_OF_LIFE: u32 = 4;
 /// A connection of at most this age is new for whoever repeats a call: thousands that do so at once share it.
 const NEW: Duration = Duration::from_millis(100);
 
-/// The shared connection.
+/// The shared connection; clones are the same one.
+#[derive(Clone)]
 pub(crate) struct Links {
     shared: Arc<Shared>,
 }
@@ -57,15 +59,28 @@ enum Slot {
 }
 
 /// One connection.
-struct Link {
+pub(crate) struct Link {
     connection: MultiplexedConnection,
     made: Moment,
     /// How long the server had been up then.
     up: Duration,
+    /// How long it had been the one that serves then.
+    serves: Duration,
     gone: Arc<AtomicBool>,
     /// A call was given up since the last answer.
     unanswered: AtomicBool,
     waiting: AtomicU32,
+    /// What its replicas have.
+    pub(crate) waits: Waits,
+}
+
+/// For how long at least a server has been what it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Age {
+    /// Up.
+    pub(crate) up: Duration,
+    /// The one that serves.
+    pub(crate) serves: Duration,
 }
 
 /// What is sent in one go.
@@ -73,8 +88,8 @@ struct Link {
 pub(crate) enum Request<'a> {
     One(&'a Cmd),
     Many(&'a Pipeline),
-    /// One that depends on how long the server that answers on this connection has been up at least.
-    ByUptime(&'a (dyn Fn(Duration) -> Cmd + Sync)),
+    /// One that depends on the age of the server that answers on this connection.
+    ByAge(&'a (dyn Fn(Age) -> Cmd + Sync)),
 }
 
 impl Links {
@@ -97,11 +112,22 @@ impl Links {
         again: bool,
         limit: Duration,
     ) -> Result<Vec<Value>, Trouble> {
+        self.send_over(request, again, limit).await.map(|(values, _)| values)
+    }
+
+    /// Sends a request as [`send`](Self::send) does, and returns the connection that it went over, too.
+    pub(crate) async fn send_over(
+        &self,
+        request: Request<'_>,
+        again: bool,
+        limit: Duration,
+    ) -> Result<(Vec<Value>, Arc<Link>), Trouble> {
         let connected = AtomicBool::new(false);
         let answer = async {
             let link = self.link(again, limit).await?;
             connected.store(true, Ordering::Relaxed);
-            link.send(request, self.shared.clock.now()).await
+            let values = link.send(request, self.shared.clock.now()).await?;
+            Ok((values, link))
         };
         match within(&self.shared.clock, limit, answer).await {
             Err(Trouble::NoAnswer(limit)) if !connected.load(Ordering::Relaxed) => {
@@ -109,6 +135,16 @@ impl Links {
             }
             answer => answer,
         }
+    }
+
+    /// Sends a request over a certain connection.
+    pub(crate) async fn send_by(
+        &self,
+        link: &Link,
+        request: Request<'_>,
+        limit: Duration,
+    ) -> Result<Vec<Value>, Trouble> {
+        within(&self.shared.clock, limit, link.send(request, self.shared.clock.now())).await
     }
 
     async fn link(&self, again: bool, limit: Duration) -> Result<Arc<Link>, Trouble> {
@@ -130,12 +166,7 @@ impl Links {
     /// Asks a connection whether it still is one.
     async fn shows_life(&self, link: &Link, limit: Duration) -> bool {
         let ping = redis::cmd("PING");
-        let sign = within(
-            &self.shared.clock,
-            limit / SIGN_OF_LIFE,
-            link.send(Request::One(&ping), self.shared.clock.now()),
-        )
-        .await;
+        let sign = self.send_by(link, Request::One(&ping), limit / SIGN_OF_LIFE).await;
         if sign.is_err() {
             link.gone.store(true, Ordering::Release);
         }
@@ -192,16 +223,18 @@ impl Shared {
                 told.store(true, Ordering::Release);
             }
         };
-        let Connected { connection, up } = self.connect.connect(Box::new(push)).await?;
+        let Connected { connection, up, serves } = self.connect.connect(Box::new(push)).await?;
         // After the server told how long it has been up: what is added to that is then never too much.
         let made = self.clock.now();
         Ok(Arc::new(Link {
             connection,
             made,
             up,
+            serves,
             gone,
             unanswered: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
+            waits: Waits::default(),
         }))
     }
 }
@@ -224,10 +257,12 @@ impl Link {
         let waiting = Waiting::new(self);
         let answer = match request {
             Request::One(command) => connection.send_packed_command(command).await.map(|value| vec![value]),
-            Request::ByUptime(command) => {
+            Request::ByAge(command) => {
                 // What our clock says was since then, less a tenth: it may run that much faster than the server's.
                 let since = now.time_since(self.made);
-                let command = command(self.up + since - since / 10);
+                let since = since - since / 10;
+                let (up, serves) = (self.up.saturating_add(since), self.serves.saturating_add(since));
+                let command = command(Age { up, serves });
                 connection.send_packed_command(&command).await.map(|value| vec![value])
             }
             Request::Many(commands) => connection.send_packed_commands(commands, 0, commands.len()).await,
@@ -235,6 +270,10 @@ impl Link {
         match answer {
             Ok(values) => {
                 waiting.answered();
+                let wrong = |value: &Value| matches!(value, Value::ServerError(error) if Trouble::is_of_the_wrong_server(&error.clone().into()));
+                if values.iter().any(wrong) {
+                    self.gone.store(true, Ordering::Release);
+                }
                 Ok(values)
             }
             Err(error) => {

@@ -11,9 +11,9 @@ use tenure_core::{Attempt, CandidateId, ElectionName, FencingToken};
 use tokio::sync::mpsc;
 
 use crate::error::Trouble;
-use crate::link::within;
+use crate::link::{Links, Request, within};
 use crate::record::json;
-use crate::store::{RedisStore, whole_ms};
+use crate::store::{RedisStore, outcome, whole_ms};
 
 /// Keys that the server looks at in one step: enough for few round trips, too few to hold others up.
 const SCAN_STEP: usize = 1000;
@@ -25,24 +25,16 @@ const ROLL_CALL: Duration = Duration::from_millis(500);
 impl Operator for RedisStore {
     async fn list(&self, prefix: &str) -> Result<Vec<ElectionName>, StoreError> {
         let shared = &self.shared;
-        let error = |trouble| shared.error("list", None, trouble);
-        let pattern = shared.keys.pattern(prefix);
-        let (mut names, mut cursor) = (Vec::new(), String::from("0"));
-        loop {
-            let mut scan = redis::cmd("SCAN");
-            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_STEP);
-            let found = shared.one(&scan, false).await.map_err(error)?;
-            let (next, keys): (String, Vec<Vec<u8>>) =
-                redis::from_redis_value(found).map_err(|why| error(Trouble::Reply(why.to_string())))?;
-            let elections =
-                keys.iter().filter_map(|key| shared.keys.election(std::str::from_utf8(key).ok()?));
-            names.extend(elections.filter(|name| name.as_str().starts_with(prefix)));
-            if next == "0" {
-                break;
-            }
-            cursor = next;
+        let servers = match &shared.cluster {
+            Some(cluster) => cluster.masters(shared.config.call_timeout).await,
+            None => Ok(vec![shared.links.clone()]),
+        };
+        let mut names = Vec::new();
+        for server in servers.map_err(|trouble| shared.error("list", None, trouble))? {
+            let found = self.list_of(&server, prefix).await;
+            names.extend(found.map_err(|trouble| shared.error("list", None, trouble))?);
         }
-        // The server may show a key twice while it rearranges its table.
+        // A server may show a key twice while it rearranges its table, and two may while it moves.
         names.sort();
         names.dedup();
         Ok(names)
@@ -91,6 +83,27 @@ impl Operator for RedisStore {
 }
 
 impl RedisStore {
+    /// Lists the elections of one server.
+    async fn list_of(&self, server: &Links, prefix: &str) -> Result<Vec<ElectionName>, Trouble> {
+        let shared = &self.shared;
+        let pattern = shared.keys.pattern(prefix);
+        let (mut names, mut cursor) = (Vec::new(), String::from("0"));
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(SCAN_STEP);
+            let found = server.send(Request::One(&scan), false, shared.config.call_timeout).await?.pop();
+            let (next, keys): (String, Vec<Vec<u8>>) =
+                redis::from_redis_value(outcome(found)?).map_err(|why| Trouble::Reply(why.to_string()))?;
+            let elections =
+                keys.iter().filter_map(|key| shared.keys.election(std::str::from_utf8(key).ok()?));
+            names.extend(elections.filter(|name| name.as_str().starts_with(prefix)));
+            if next == "0" {
+                return Ok(names);
+            }
+            cursor = next;
+        }
+    }
+
     /// Asks over the election's channel who stands by, and gathers the answers on a channel of its own.
     async fn roll_call(&self, election: &ElectionName) -> Result<Vec<CandidateId>, Trouble> {
         let shared = &self.shared;
@@ -103,9 +116,12 @@ impl RedisStore {
             connection.subscribe(&reply_to).await.map_err(Trouble::Connection)?;
             let mut call = redis::cmd("PUBLISH");
             call.arg(&channel).arg(format!("call {reply_to}"));
-            // The server tells how many hear it: as many answer, each for one process.
-            let hearing: u64 = redis::from_redis_value(shared.one(&call, false).await?)
-                .map_err(|why| Trouble::Reply(why.to_string()))?;
+            // The server tells how many hear it: as many answer, each for one process. A node of a cluster does not know
+            // who hears it at the others.
+            let hearing: u64 =
+                redis::from_redis_value(shared.send(&channel, Request::One(&call), false).await?)
+                    .map_err(|why| Trouble::Reply(why.to_string()))?;
+            let hearing = if shared.cluster.is_some() { u64::MAX } else { hearing };
             let mut names = BTreeSet::new();
             let mut over = shared.clock.sleep(ROLL_CALL);
             for _ in 0..hearing {

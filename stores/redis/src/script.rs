@@ -34,6 +34,19 @@ impl Script {
     }
 }
 
+/// Tells whether an answer says that a lease was written: what it says counts only for as long as it is not lost.
+pub(crate) fn says_written(answer: &Value) -> bool {
+    let name = match answer {
+        Value::Array(parts) => match parts.get(1) {
+            Some(Value::BulkString(name)) => Some(name.as_slice()),
+            _ => None,
+        },
+        Value::BulkString(lines) => lines.split(|byte| *byte == b'\n').nth(1),
+        _ => None,
+    };
+    matches!(name, Some(b"acquired" | b"renewed" | b"released"))
+}
+
 /// Returns the command in the line of a script that an error names.
 pub(crate) fn command_in(script: &'static str, error: &str) -> Option<&'static str> {
     let (_, after) = error.rsplit_once("user_script:")?;

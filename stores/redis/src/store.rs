@@ -16,19 +16,24 @@ use tenure_core::{Attempt, Clock, ElectionName, FencingToken, Random};
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 
-use crate::config::{InvalidConfig, RedisConfig};
-use crate::connect::{Connect, Node};
+use crate::cluster::Cluster;
+use crate::config::{Address, InvalidConfig, RedisConfig};
+use crate::connect::{Connect, way_to};
 use crate::error::{About, STORE, Trouble};
-use crate::keys::Keys;
-use crate::link::{Links, Request};
+use crate::keys::{ElectionKeys, Keys};
+use crate::link::{Age, Links, Request};
 use crate::listen::Listener;
 use crate::record::{self, Who};
 use crate::script::{Answer, Script, View};
+use crate::wait::{Fate, Fates, Replicated, Writes};
 use crate::watch::Watchers;
 
 /// Tokens are computed by a script whose numbers are exact up to here; at a million terms a second it is reached in the
 /// year 2255.
 const TOKEN_LIMIT: u64 = 1 << 53;
+
+/// Lets a repeated call write once more what it wrote before, so that it can be waited for.
+const AGAIN: &str = "1";
 
 /// Leases in Redis; clones share their connections.
 #[derive(Clone)]
@@ -41,7 +46,11 @@ pub(crate) struct Shared {
     pub(crate) keys: Keys,
     /// What an access rule must name, for messages.
     access: String,
-    links: Links,
+    /// The way to the server; in a cluster each call goes by its key, and this is only its name.
+    pub(crate) links: Links,
+    pub(crate) cluster: Option<Arc<Cluster>>,
+    writes: Writes,
+    fates: Fates,
     random: Random,
     /// The longest ttl that was seen here, ms.
     longest_ttl_ms: AtomicU64,
@@ -74,8 +83,19 @@ impl RedisStore {
     /// If the configuration breaks a rule.
     pub fn with_clock(config: RedisConfig, clock: Arc<dyn Clock>) -> Result<Self, InvalidConfig> {
         let keys = config.check()?;
-        let connect: Arc<dyn Connect> = Arc::new(Node::new(config.clone(), Script::SOURCE));
-        let links = Links::new(Arc::clone(&connect), Arc::clone(&clock), config.call_timeout);
+        let cluster = Cluster::of(&config, Script::SOURCE, &clock);
+        if cluster.is_some() && config.min_replicas > 0 {
+            let rule = "counts replicas (min_replicas), which is not done in a cluster: leave it out";
+            return Err(InvalidConfig(rule.to_owned()));
+        }
+        let connect: Arc<dyn Connect> = match &cluster {
+            Some(cluster) => Arc::clone(cluster) as Arc<dyn Connect>,
+            None => way_to(&config, Script::SOURCE, &clock),
+        };
+        let links = || Links::new(Arc::clone(&connect), Arc::clone(&clock), config.call_timeout);
+        let shared_links = links();
+        // Waiting for replicas holds up whatever else goes over a connection.
+        let of_writes = if config.min_replicas > 0 { links() } else { shared_links.clone() };
         let shared = Shared {
             watchers: Arc::new(Watchers::new(Arc::clone(&clock))),
             listener: Mutex::default(),
@@ -84,7 +104,10 @@ impl RedisStore {
             access: keys.access(),
             longest_ttl_ms: AtomicU64::new(whole_ms(config.longest_ttl)),
             keys,
-            links,
+            links: shared_links,
+            cluster,
+            writes: Writes::new(of_writes, config.min_replicas),
+            fates: Fates::default(),
             random: Random::from_os(),
             config,
         };
@@ -148,41 +171,78 @@ impl Shared {
         arguments: &[&str],
         again: bool,
     ) -> Result<Answer, StoreError> {
-        let call = Script::call(&self.keys.of(election), election.as_str(), verb, mark, arguments);
-        self.answer(Request::One(&call), mark, again)
+        let keys = self.keys.of(election);
+        let call = Script::call(&keys, election.as_str(), verb, mark, arguments);
+        self.answer(&keys, Request::One(&call), mark, again)
             .await
             .map_err(|trouble| self.error(verb, Some(election), trouble))
     }
 
     /// Sends one request and takes the script's answer.
-    async fn answer(&self, request: Request<'_>, mark: &str, again: bool) -> Result<Answer, Trouble> {
-        let value = self.send(request, again).await?;
+    async fn answer(
+        &self,
+        keys: &ElectionKeys,
+        request: Request<'_>,
+        mark: &str,
+        again: bool,
+    ) -> Result<Answer, Trouble> {
+        let value = self.send(&keys.lease, request, again).await?;
         Answer::new(value, mark).map_err(Trouble::Reply)
     }
 
-    /// Sends one command.
-    pub(crate) async fn one(&self, command: &Cmd, again: bool) -> Result<Value, Trouble> {
-        self.send(Request::One(command), again).await
-    }
-
-    /// Sends one request, and the script first if the server does not know it (any more).
-    async fn send(&self, request: Request<'_>, again: bool) -> Result<Value, Trouble> {
+    /// Sends one request about a key, and the script first if the server does not know it (any more).
+    pub(crate) async fn send(&self, key: &str, request: Request<'_>, again: bool) -> Result<Value, Trouble> {
         let limit = self.config.call_timeout;
+        if let Some(cluster) = &self.cluster {
+            return cluster.send(key, request, again, limit).await;
+        }
         let answer = outcome(self.links.send(request, again, limit).await?.pop());
         if !is_unknown_script(&answer) {
             return answer;
         }
-        self.load().await?;
+        self.load(&self.links).await?;
         outcome(self.links.send(request, again, limit).await?.pop())
     }
 
-    /// Sends many commands in one go; each has its own answer.
-    async fn many(&self, commands: &[Cmd], again: bool, limit: Duration) -> Vec<Result<Value, Trouble>> {
+    /// Sends one request that writes, as [`send`](Self::send) does. Tells, too, whether as many replicas have it as must.
+    async fn write(
+        &self,
+        key: &str,
+        request: Request<'_>,
+        again: bool,
+    ) -> Result<(Value, Replicated), Trouble> {
+        let limit = self.config.call_timeout;
+        if let Some(cluster) = &self.cluster {
+            return Ok((cluster.send(key, request, again, limit).await?, Ok(())));
+        }
+        let (answer, replicated) = self.writes.send(request, again, limit).await?.one();
+        if !is_unknown_script(&answer) {
+            return Ok((answer?, replicated));
+        }
+        self.load(self.writes.links()).await?;
+        let (answer, replicated) = self.writes.send(request, again, limit).await?.one();
+        Ok((answer?, replicated))
+    }
+
+    /// Sends many renewals in one go; each has its own answer.
+    async fn many(
+        &self,
+        renewals: &[Renew],
+        commands: &[Cmd],
+        again: bool,
+        limit: Duration,
+    ) -> Vec<Result<Value, Trouble>> {
+        if let Some(cluster) = &self.cluster {
+            let keys: Vec<_> =
+                renewals.iter().map(|renewal| self.keys.of(&renewal.lease.election).lease).collect();
+            let calls: Vec<_> = keys.iter().map(String::as_str).zip(commands).collect();
+            return cluster.many(&calls, again, limit).await;
+        }
         let answers = self.many_once(commands, again, limit).await;
         if !answers.iter().any(is_unknown_script) {
             return answers;
         }
-        if let Err(trouble) = self.load().await {
+        if let Err(trouble) = self.load(self.writes.links()).await {
             return commands.iter().map(|_| Err(trouble.clone())).collect();
         }
         // Only those that the server did not know how to run: nothing is sent twice.
@@ -204,19 +264,19 @@ impl Shared {
         for command in commands {
             pipeline.add_command(command.clone());
         }
-        match self.links.send(Request::Many(&pipeline), again, limit).await {
-            Ok(values) => {
-                let mut values = values.into_iter();
-                commands.iter().map(|_| outcome(values.next())).collect()
+        match self.writes.send(Request::Many(&pipeline), again, limit).await {
+            Ok(written) => {
+                let mut answers = written.each();
+                commands.iter().map(|_| answers.next().unwrap_or_else(|| outcome(None))).collect()
             }
             Err(trouble) => commands.iter().map(|_| Err(trouble.clone())).collect(),
         }
     }
 
-    async fn load(&self) -> Result<(), Trouble> {
+    async fn load(&self, links: &Links) -> Result<(), Trouble> {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(Script::SOURCE);
-        outcome(self.links.send(Request::One(&load), false, self.config.call_timeout).await?.pop()).map(drop)
+        outcome(links.send(Request::One(&load), false, self.config.call_timeout).await?.pop()).map(drop)
     }
 
     /// Makes what everybody sees of a view, and notes the ttl in it.
@@ -316,12 +376,71 @@ impl Shared {
         since.as_millis().to_string()
     }
 
+    /// The last arguments of what writes a lease, where another server may take this one's place: a lease lasts longer there
+    /// than its holder counts with, since the clock of the other one may be ahead.
+    fn spare(&self) -> impl Iterator<Item = String> {
+        let fails_over = self.config.fails_over();
+        let spare = fails_over.then(|| whole_ms(self.config.max_server_skew).to_string());
+        spare.into_iter().chain(fails_over.then(|| AGAIN.to_owned()))
+    }
+
+    /// How long nobody may have a lease since the server took another one's place so lately that it may not know of one that
+    /// still lives; and so long that its tokens are higher, although its clock may be behind.
+    fn wait_after_takeover(&self, serves: Duration, longest_ttl_ms: u64) -> u64 {
+        let quiet = longest_ttl_ms.saturating_add(whole_ms(self.config.max_server_skew));
+        quiet.saturating_sub(u64::try_from(serves.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Gives back a lease that too few replicas have: whoever bids next may find that it was never there.
+    async fn give_back(&self, lease: &Lease) {
+        let release = Release {
+            lease: lease.clone(),
+            attempt: Attempt::new(&self.random),
+            open: Vec::new(),
+            next: Next::Anybody,
+            succeeded: false,
+            answer: None,
+        };
+        let (call, limit) = (self.release_call(&release), self.config.call_timeout / 2);
+        if let Err(trouble) = self.writes.links().send(Request::One(&call), false, limit).await {
+            let election = &lease.election;
+            tracing::warn!(%election, ?trouble, "a lease that too few replicas have was not given back: it runs out");
+        }
+        self.watchers.stands_by(&lease.election, &lease.candidate);
+    }
+
+    fn release_call(&self, release: &Release) -> Cmd {
+        let Release { lease, attempt, open, next, succeeded, answer } = release;
+        let (successor, window, cool_down) = match next {
+            Next::Anybody => ("", Duration::ZERO, None),
+            Next::Successor { candidate, window } => (candidate.as_str(), *window, None),
+            Next::CoolDown(window) => ("", *window, Some(*window)),
+        };
+        let (answer_id, answered) = answer_arguments(answer.as_ref());
+        let mut arguments = vec![
+            record::value_of(&lease.candidate, lease.bid),
+            lease.token.to_string(),
+            marks(open.iter().chain([&lease.attempt])),
+            if *succeeded { "succeeded" } else { "released" }.to_owned(),
+            successor.to_owned(),
+            whole_ms(window).to_string(),
+            cool_down.map(|window| whole_ms(window).to_string()).unwrap_or_default(),
+            answer_id,
+            answered,
+        ];
+        arguments.extend(self.config.fails_over().then(|| AGAIN.to_owned()));
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let keys = self.keys.of(&lease.election);
+        Script::call(&keys, lease.election.as_str(), "release", &attempt.to_string(), &arguments)
+    }
+
     fn renew_call(&self, renewal: &Renew) -> Cmd {
         let Renew { lease, attempt, open, answer } = renewal;
         let marks = marks(open.iter().chain([&lease.attempt, attempt]));
         let (answer_id, answered) = answer_arguments(answer.as_ref());
         let value = record::value_of(&lease.candidate, lease.bid);
-        let arguments = [value, lease.token.to_string(), marks, self.now_ms(), answer_id, answered];
+        let mut arguments = vec![value, lease.token.to_string(), marks, self.now_ms(), answer_id, answered];
+        arguments.extend(self.spare());
         let keys = self.keys.of(&lease.election);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         Script::call(&keys, lease.election.as_str(), "renew", &attempt.to_string(), &arguments)
@@ -350,20 +469,46 @@ impl LeaseStore for RedisStore {
         ];
         let mark = bid.attempt.to_string();
         let keys = shared.keys.of(election);
-        let call = |up: Duration| {
+        let call = |Age { up, serves }: Age| {
             // Zero: it has forgotten nothing, or began so long ago that nothing of that lives any more. Else it looks
             // itself, since it may have become old enough meanwhile.
             let old = shared.config.survives_restart || whole_ms(up) > longest;
             let wait_for = if old { 0 } else { longest }.to_string();
-            let arguments: Vec<_> = arguments.iter().chain([&wait_for]).map(String::as_str).collect();
+            let mut arguments = [arguments.as_slice(), &[wait_for]].concat();
+            if shared.config.fails_over() {
+                arguments.push(shared.wait_after_takeover(serves, longest).to_string());
+                arguments.extend(shared.spare());
+            }
+            let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
             Script::call(&keys, election.as_str(), "acquire", &mark, &arguments)
         };
         let sent = shared.clock.now();
-        let answer = shared
-            .answer(Request::ByUptime(&call), &mark, !bid.open.is_empty())
-            .await
-            .map_err(|trouble| shared.error("acquire", Some(election), trouble))?;
-        shared.acquired(election, bid, sent, answer)
+        let error = |trouble| shared.error("acquire", Some(election), trouble);
+        let (value, replicated) =
+            shared.write(&keys.lease, Request::ByAge(&call), !bid.open.is_empty()).await.map_err(error)?;
+        let answer = Answer::new(value, &mark).map_err(|why| error(Trouble::Reply(why)))?;
+        let acquisition = shared.acquired(election, bid, sent, answer)?;
+        let Acquisition::Acquired(lease) = &acquisition else { return Ok(acquisition) };
+        if shared.config.min_replicas == 0 {
+            return Ok(acquisition);
+        }
+        let now = shared.clock.now();
+        // By then the lease has ended, and whatever is on its way about it has arrived or never will.
+        let until = now.plus((lease.ttl + shared.config.max_server_skew + shared.config.call_timeout) * 2);
+        let fate = shared.fates.settle(bid.id, replicated.is_ok(), now, until);
+        if fate == Fate::GivenBack {
+            shared.give_back(lease).await;
+        }
+        match (fate, replicated) {
+            (Fate::Granted, Ok(())) => Ok(acquisition),
+            // Another attempt of this bid was in time.
+            (_, Err(trouble)) => Err(error(trouble)),
+            (Fate::GivenBack, Ok(())) => {
+                let message =
+                    "had this lease on too few replicas when it was granted: it was given back, bid anew";
+                Err(error(Trouble::Unfit(ErrorKind::Unavailable, message.to_owned())))
+            }
+        }
     }
 
     async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
@@ -374,11 +519,15 @@ impl LeaseStore for RedisStore {
         let calls: Vec<_> = renewals.iter().map(|renewal| shared.renew_call(renewal)).collect();
         let again = renewals.iter().any(|renewal| !renewal.open.is_empty());
         let answers = match calls.as_slice() {
-            [call] => vec![shared.one(call, again).await],
+            [call] => {
+                let key = shared.keys.of(&renewals[0].lease.election).lease;
+                let written = shared.write(&key, Request::One(call), again).await;
+                vec![written.and_then(|(value, replicated)| replicated.map(|()| value))]
+            }
             // Half of what a leader waits for by default: the other half is for a second try.
             calls => {
                 let shortest = renewals.iter().map(|renewal| renewal.lease.ttl).min().unwrap_or_default();
-                shared.many(calls, again, shared.config.call_timeout.min(shortest / 12)).await
+                shared.many(renewals, calls, again, shared.config.call_timeout.min(shortest / 12)).await
             }
         };
         let each = renewals.iter().zip(answers).map(|(renewal, answer)| {
@@ -395,43 +544,22 @@ impl LeaseStore for RedisStore {
     }
 
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
-        let Release { lease, attempt, open, next, succeeded, answer } = release;
-        let (successor, window, cool_down) = match next {
-            Next::Anybody => ("", Duration::ZERO, None),
-            Next::Successor { candidate, window } => (candidate.as_str(), *window, None),
-            Next::CoolDown(window) => ("", *window, Some(*window)),
-        };
-        let (answer_id, answered) = answer_arguments(answer.as_ref());
-        let arguments = [
-            record::value_of(&lease.candidate, lease.bid),
-            lease.token.to_string(),
-            marks(open.iter().chain([&lease.attempt])),
-            if *succeeded { "succeeded" } else { "released" }.to_owned(),
-            successor.to_owned(),
-            whole_ms(window).to_string(),
-            cool_down.map(|window| whole_ms(window).to_string()).unwrap_or_default(),
-            answer_id,
-            answered,
-        ];
-        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        let mark = attempt.to_string();
-        let call = Script::call(
-            &self.shared.keys.of(&lease.election),
-            lease.election.as_str(),
-            "release",
-            &mark,
-            &arguments,
-        );
-        let answer = match self.shared.answer(Request::One(&call), &mark, !open.is_empty()).await {
-            Ok(answer) => answer,
+        let (election, mark) = (&release.lease.election, release.attempt.to_string());
+        let error = |trouble| self.shared.error("release", Some(election), trouble);
+        let call = self.shared.release_call(release);
+        let key = self.shared.keys.of(election).lease;
+        let written = self.shared.write(&key, Request::One(&call), !release.open.is_empty()).await;
+        let (value, replicated) = match written {
+            Ok(written) => written,
             // What cannot be understood is not ours.
             Err(trouble) if trouble.is_corrupt() => return Ok(Released::NotHeld),
-            Err(trouble) => return Err(self.shared.error("release", Some(&lease.election), trouble)),
+            Err(trouble) => return Err(error(trouble)),
         };
+        let answer = Answer::new(value, &mark).map_err(|why| error(Trouble::Reply(why)))?;
         match answer.name() {
-            "released" => Ok(Released::Released),
+            "released" => replicated.map(|()| Released::Released).map_err(error),
             "not_held" => Ok(Released::NotHeld),
-            other => Err(self.shared.unexpected("release", &lease.election, format!("it says {other:?}"))),
+            other => Err(self.shared.unexpected("release", election, format!("it says {other:?}"))),
         }
     }
 
@@ -454,17 +582,22 @@ impl LeaseStore for RedisStore {
         Guarantees {
             store: STORE,
             scope: format!("whoever uses {} with keys {} (prefix {})", config, config.key, config.prefix),
-            linearizable: true,
+            // The write before the last failover may be lost.
+            linearizable: !config.fails_over(),
             survives_restart: config.survives_restart,
-            survives_failover: None,
+            survives_failover: config.fails_over().then_some(false),
             clock: ExpiryClock::Store(
                 "the server's wall clock: set forward, it ends leases early; set back, it ends them late",
             ),
-            tokens: TokenOrder::StrictWithin(Duration::ZERO),
+            tokens: TokenOrder::StrictWithin(if config.fails_over() {
+                config.max_server_skew
+            } else {
+                Duration::ZERO
+            }),
             min_ttl: config.min_ttl,
             ttl_grain: Duration::from_millis(1),
             wake: Wake::Push,
-            assumptions: assumptions(config.allow_eviction),
+            assumptions: assumptions(config),
         }
     }
 
@@ -473,7 +606,7 @@ impl LeaseStore for RedisStore {
     }
 }
 
-fn assumptions(allow_eviction: bool) -> Vec<&'static str> {
+fn assumptions(config: &RedisConfig) -> Vec<&'static str> {
     let mut assumptions = vec![
         "nobody removes the keys (DEL, FLUSHALL) while somebody leads",
         "a server that restarts with older data, or with none, waits for the longest ttl of anybody before it grants; it \
@@ -482,7 +615,33 @@ fn assumptions(allow_eviction: bool) -> Vec<&'static str> {
         "other software that uses a lease's key obeys the usual rules: it sets the key only if there is none, and renews \
          and removes only its own value",
     ];
-    if allow_eviction {
+    if config.fails_over() {
+        assumptions.push(
+            "a server whose place another one has taken serves nobody any more: whoever still reaches it may lead there, \
+             unless min_replicas is the number of all replicas",
+        );
+        assumptions
+            .push("the clocks of servers that take each other's place differ by less than max_server_skew");
+        if matches!(config.address, Address::Sentinel { .. }) {
+            assumptions.push(
+                "a lease that a failover lost has ended when the longest ttl of anybody has passed since; nobody is elected \
+                 before",
+            );
+        }
+        if matches!(config.address, Address::Cluster(_)) {
+            assumptions.push(
+                "a replica that takes its master's place has what the master answered last: what it has not, is lost, and \
+                 two may lead until the first one renews; fencing tokens protect what they write",
+            );
+        }
+        if config.min_replicas > 0 {
+            assumptions.push(
+                "the replica that takes over is one of the min_replicas that have the lease, which is certain only if that \
+                 is all of them",
+            );
+        }
+    }
+    if config.allow_eviction {
         assumptions
             .push("the server never removes a lease to make room, although its configuration permits it");
     }

@@ -20,6 +20,11 @@ async fn a_pointer_to_the_redis_store_conforms() {
     assert_conforms("redis-pointer", || OneNode::fresh(|handle| Arc::new(handle))).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_redis_store_conforms_over_tls_with_only_the_rights_that_it_needs() {
+    assert_conforms("redis-tls-acl", OneNode::guarded).await;
+}
+
 #[test]
 #[ignore = "is the other process of the tests here"]
 fn other_process() {

@@ -121,7 +121,8 @@ impl Moment {
     /// Returns how long ago `earlier` was at least, zero if it is still ahead on either clock.
     ///
     /// The smaller of what the two clocks say: whoever distrusts something for a time then distrusts it for longer.
-    pub(crate) fn least_since(self, earlier: Moment) -> Duration {
+    #[must_use]
+    pub fn least_since(self, earlier: Moment) -> Duration {
         duration(self.boot_ns.saturating_sub(earlier.boot_ns).min(self.raw_ns.saturating_sub(earlier.raw_ns)))
     }
 

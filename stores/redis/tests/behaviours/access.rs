@@ -8,15 +8,7 @@ use tenure_core::Random;
 use tenure_core::store::{ErrorKind, LeaseStore, Pause};
 use tenure_testkit::servers::redis::{Options, Redis};
 
-use crate::support::{Candidate, here, name, open};
-
-const DOCUMENT: &str = include_str!("../../../../docs/stores/redis.md");
-
-/// The rule between `ACL SETUSER app on >secret` and the end of its line.
-fn documented() -> String {
-    let line = DOCUMENT.lines().find_map(|line| line.trim().strip_prefix("ACL SETUSER app on >secret "));
-    line.expect("the document shows an access rule").to_owned()
-}
+use crate::support::{Candidate, documented_access as documented, here, name, open};
 
 async fn everything(server: &Redis) -> Result<(), String> {
     let store = open(&server.url(), "survives_restart=true");

@@ -6,12 +6,15 @@
 mod support;
 
 mod access;
+mod cluster;
 mod connections;
 mod errors;
 mod fence;
 mod foreign;
 mod forgetting;
 mod plain_script;
+mod replicas;
+mod sentinels;
 mod tls;
 mod tokens;
 mod wakes;

@@ -13,27 +13,35 @@ use tenure_testkit::conformance::{ByHand, Fixture, Freezer, Network, Property, R
 use tenure_testkit::process::{Process, lead_for_ever};
 use tenure_testkit::proxy::{Proxies, ProxyNetwork, Requests, Resp};
 use tenure_testkit::resp::Reply;
-use tenure_testkit::servers::redis::{Data, Options, Redis};
+use tenure_testkit::servers::redis::{ClientCertificates, Data, Flavour, Options, Redis};
 
-use super::{here, name, open};
+use super::{documented_access, here, name, open};
 
 /// The ttl of the suite's leases: a process that does not get a core for a few tenths of a second, on a busy machine, must
 /// not lose a lease by that.
-const TTL: Duration = Duration::from_millis(900);
+pub const TTL: Duration = Duration::from_millis(900);
+
+/// The ttl where a new connection takes several round trips or costs a core some time.
+pub const LONG_TTL: Duration = Duration::from_millis(1800);
 
 /// How long a call over the disturbed way takes at most.
 const CALL_LIMIT: Duration = Duration::from_millis(150);
 
-/// The suite restarts servers with their data, which this one keeps, and says so.
+/// The suite restarts servers with their data, which these keep, and says so.
 const SETTINGS: &str = "survives_restart=true&call_timeout=2s";
+pub const PATIENT: &str = "survives_restart=true&call_timeout=5s";
 
 type Wrap = fn(Arc<dyn LeaseStore>) -> Arc<dyn LeaseStore>;
 
 /// A server of its own; each handle connects once more, as another process would.
 pub struct OneNode {
     pub server: Redis,
+    flavour: Flavour,
+    /// What stands behind the URL.
+    settings: String,
+    ttl: Duration,
     wrap: Wrap,
-    network: Arc<ProxyNetwork>,
+    network: Option<Arc<ProxyNetwork>>,
     frozen: Mutex<Vec<Process>>,
     /// Servers that refuse, kept for as long as they are asked.
     refusing: Mutex<Vec<Redis>>,
@@ -41,30 +49,53 @@ pub struct OneNode {
 
 impl OneNode {
     pub async fn fresh(wrap: Wrap) -> Self {
-        let server = here(Options::default().append_only().start());
-        let proxies = Arc::new(Proxies::start(&[server.address()], Resp));
-        let way = server.url_by(proxies.addresses()[0]);
-        let handle = wrap(Arc::new(open(
-            &way,
-            &format!("survives_restart=true&call_timeout={}ms", CALL_LIMIT.as_millis()),
-        )));
-        // Every verb is a call of the script.
-        let verbs = Requests::commands(&["EVALSHA"]);
+        Self::of(Flavour::Redis, Options::default(), wrap).await
+    }
+
+    /// Starts a server of somebody else.
+    pub async fn of_flavour(flavour: Flavour) -> Self {
+        Self::of(flavour, Options::default(), |handle| handle).await
+    }
+
+    /// Starts a server that talks TLS only, to a user who may do only what the documents say.
+    pub async fn guarded() -> Self {
+        let options = Options::default().tls(ClientCertificates::Optional).without_default_user();
+        let options = options.user("app", "secret", &documented_access());
+        Self::of(Flavour::Redis, options, |handle| handle).await
+    }
+
+    async fn of(flavour: Flavour, options: Options, wrap: Wrap) -> Self {
+        let server = here(options.flavour(flavour).append_only().start());
+        let (network, settings, ttl) = match server.certificates() {
+            None => (Some(Arc::new(network(&server, wrap))), SETTINGS.to_owned(), TTL),
+            // What is encrypted cannot be told apart: a proxy would disturb the greeting of a new connection as well. The
+            // suite disturbs the calls instead.
+            Some(certificates) => {
+                (None, format!("{PATIENT}&ca={}", certificates.authority().display()), LONG_TTL)
+            }
+        };
         Self {
             server,
+            flavour,
+            settings,
+            ttl,
             wrap,
-            network: Arc::new(ProxyNetwork::new(proxies, handle, CALL_LIMIT, verbs)),
+            network,
             frozen: Mutex::default(),
             refusing: Mutex::default(),
         }
     }
+}
 
-    async fn fields(&self, key: &str) -> Option<Vec<u8>> {
-        let reply = self.server.call(&["HGETALL", key]).await;
-        let texts: Vec<_> = reply.list().iter().map(|field| field.text().unwrap()).collect();
-        let fields: BTreeMap<_, _> = texts.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
-        (!fields.is_empty()).then(|| serde_json::to_vec(&fields).unwrap())
-    }
+/// Puts a proxy before a server, and a handle before that.
+fn network(server: &Redis, wrap: Wrap) -> ProxyNetwork {
+    let proxies = Arc::new(Proxies::start(&[server.address()], Resp));
+    let way = server.url_by(proxies.addresses()[0]);
+    let limited = format!("survives_restart=true&call_timeout={}ms", CALL_LIMIT.as_millis());
+    let handle = wrap(Arc::new(open(&way, &limited)));
+    // Every verb is a call of the script.
+    let verbs = Requests::commands(&["EVALSHA"]);
+    ProxyNetwork::new(proxies, handle, CALL_LIMIT, verbs)
 }
 
 /// The keys of an election, as the documents say.
@@ -82,7 +113,7 @@ pub fn keys(election: &ElectionName) -> Keys {
 #[async_trait]
 impl Fixture for OneNode {
     async fn handle(&self) -> Arc<dyn LeaseStore> {
-        (self.wrap)(Arc::new(open(&self.server.url(), SETTINGS)))
+        (self.wrap)(Arc::new(open(&self.server.url(), &self.settings)))
     }
 
     fn clock(&self) -> Arc<dyn Clock> {
@@ -90,7 +121,7 @@ impl Fixture for OneNode {
     }
 
     fn ttl(&self) -> Duration {
-        TTL
+        self.ttl
     }
 
     fn limit(&self) -> Duration {
@@ -113,21 +144,20 @@ impl Fixture for OneNode {
     }
 
     fn network(&self) -> Option<Arc<dyn Network>> {
-        Some(self.network.clone())
+        self.network.clone().map(|network| network as Arc<dyn Network>)
     }
 
     async fn refusals(&self) -> Vec<Refusal> {
-        let host = self.server.address();
-        let guarded = Options::default().user("app", "pw", "~* &* +@all -hset").user(
-            "elsewhere",
-            "pw",
-            "~other:* &* +@all",
-        );
+        let options = || Options::default().flavour(self.flavour);
+        let guarded =
+            options().user("app", "pw", "~* &* +@all -hset").user("elsewhere", "pw", "~other:* &* +@all");
         let guarded = here(guarded.start());
-        let evicting = here(Options::default().set("maxmemory-policy", "allkeys-lru").start());
-        let full = here(Options::default().set("maxmemory", "1").start());
-        let master = format!("127.0.0.1 {}", self.server.port());
-        let replica = here(Options::default().set("replicaof", &master).start());
+        let evicting = here(options().set("maxmemory-policy", "allkeys-lru").start());
+        let full = here(options().set("maxmemory", "1").start());
+        let open_to_all = here(options().start());
+        let master = format!("127.0.0.1 {}", open_to_all.port());
+        let replica = here(options().set("replicaof", &master).start());
+        let host = open_to_all.address();
         let handle = |url: String| Arc::new(open(&url, "survives_restart=true")) as Arc<dyn LeaseStore>;
         let elsewhere = guarded.url().replace("app:", "elsewhere:");
         let refusals = vec![
@@ -174,7 +204,7 @@ impl Fixture for OneNode {
                 hint: "address of its master",
             },
         ];
-        self.refusing.lock().unwrap().extend([guarded, evicting, full, replica]);
+        self.refusing.lock().unwrap().extend([guarded, evicting, full, open_to_all, replica]);
         refusals
     }
 
@@ -188,39 +218,58 @@ impl Fixture for OneNode {
 #[async_trait]
 impl ByHand for OneNode {
     async fn get(&self, election: &ElectionName) -> Option<Vec<u8>> {
-        let key = keys(election).record;
-        match self.server.call(&["GET", &key]).await {
-            Reply::Error(_) => self.fields(&key).await,
-            Reply::Bytes(bytes) => Some(bytes),
-            _ => None,
-        }
+        get_by_hand(&self.server, election).await
     }
 
     async fn put(&self, election: &ElectionName, bytes: Option<Vec<u8>>) {
-        let Keys { lease, record } = keys(election);
-        let fields: Option<BTreeMap<String, String>> =
-            bytes.as_ref().and_then(|bytes| serde_json::from_slice(bytes).ok());
-        match (bytes, fields) {
-            (None, _) => {
-                self.server.call(&["DEL", &lease, &record]).await;
-            }
-            (Some(_), Some(fields)) => {
-                self.server.call(&["DEL", &record]).await;
-                let mut command = vec!["HSET".to_owned(), record];
-                command.extend(fields.into_iter().flat_map(|(name, value)| [name, value]));
-                self.server.call(&command).await;
-            }
-            (Some(bytes), None) => {
-                self.server.call(&[b"SET", record.as_bytes(), &bytes]).await;
-            }
-        }
+        put_by_hand(&self.server, election, bytes).await;
     }
 
     fn in_a_later_format(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        let mut fields: BTreeMap<String, String> = serde_json::from_slice(bytes).ok()?;
-        fields.insert("format".to_owned(), "1001".to_owned());
-        serde_json::to_vec(&fields).ok()
+        in_a_later_format(bytes)
     }
+}
+
+pub async fn get_by_hand(server: &Redis, election: &ElectionName) -> Option<Vec<u8>> {
+    let key = keys(election).record;
+    match server.call(&["GET", &key]).await {
+        Reply::Error(_) => fields(server, &key).await,
+        Reply::Bytes(bytes) => Some(bytes),
+        _ => None,
+    }
+}
+
+async fn fields(server: &Redis, key: &str) -> Option<Vec<u8>> {
+    let reply = server.call(&["HGETALL", key]).await;
+    let texts: Vec<_> = reply.list().iter().map(|field| field.text().unwrap()).collect();
+    let fields: BTreeMap<_, _> = texts.chunks(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    (!fields.is_empty()).then(|| serde_json::to_vec(&fields).unwrap())
+}
+
+pub async fn put_by_hand(server: &Redis, election: &ElectionName, bytes: Option<Vec<u8>>) {
+    let Keys { lease, record } = keys(election);
+    let fields: Option<BTreeMap<String, String>> =
+        bytes.as_ref().and_then(|bytes| serde_json::from_slice(bytes).ok());
+    match (bytes, fields) {
+        (None, _) => {
+            server.call(&["DEL", &lease, &record]).await;
+        }
+        (Some(_), Some(fields)) => {
+            server.call(&["DEL", &record]).await;
+            let mut command = vec!["HSET".to_owned(), record];
+            command.extend(fields.into_iter().flat_map(|(name, value)| [name, value]));
+            server.call(&command).await;
+        }
+        (Some(bytes), None) => {
+            server.call(&[b"SET", record.as_bytes(), &bytes]).await;
+        }
+    }
+}
+
+pub fn in_a_later_format(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut fields: BTreeMap<String, String> = serde_json::from_slice(bytes).ok()?;
+    fields.insert("format".to_owned(), "1001".to_owned());
+    serde_json::to_vec(&fields).ok()
 }
 
 #[async_trait]
@@ -232,11 +281,7 @@ impl Restart for OneNode {
 
     async fn losing_data(&self) -> bool {
         here(self.server.restart(Data::Lost));
-        // Whoever loses data must not say that he keeps it: then he would wait as long by himself.
-        let uptime = async || self.server.call(&["INFO", "server"]).await.line("uptime_in_seconds");
-        while uptime().await.unwrap().parse::<u64>().unwrap() < 2 {
-            SystemClock.sleep(Duration::from_millis(20)).await;
-        }
+        grown_up(&self.server).await;
         true
     }
 }
@@ -244,8 +289,8 @@ impl Restart for OneNode {
 #[async_trait]
 impl Freezer for OneNode {
     async fn freeze(&self, election: &ElectionName, after: Duration) {
-        let url = format!("{}?{SETTINGS}", self.server.url());
-        let other = Process::leading("other_process", &url, election, TTL).await;
+        let url = format!("{}?{}", self.server.url(), self.settings);
+        let other = Process::leading("other_process", &url, election, self.ttl).await;
         SystemClock.sleep(after).await;
         other.stop().await;
         self.frozen.lock().unwrap().push(other);
@@ -259,6 +304,14 @@ impl Freezer for OneNode {
 /// What the process does that is frozen.
 pub fn other_process() {
     lead_for_ever(|url| Arc::new(RedisStore::from_url(url).unwrap()));
+}
+
+/// Waits until a server that lost its data, and said that it would not, is as old as it would have to be by itself.
+pub async fn grown_up(server: &Redis) {
+    let uptime = async || server.call(&["INFO", "server"]).await.line("uptime_in_seconds");
+    while uptime().await.unwrap().parse::<u64>().unwrap() < 2 {
+        SystemClock.sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Removes everything of an election but its lease.

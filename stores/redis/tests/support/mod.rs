@@ -3,7 +3,9 @@
 // Every test program uses its own part, and none of it leaves the program.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod cluster;
 pub mod fixture;
+pub mod sentinels;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +14,29 @@ use tenure_core::clock::ClockExt;
 use tenure_core::store::{Acquisition, Bid, Lease, LeaseStore, Metadata, Next, Origin, Release, Renew};
 use tenure_core::{Attempt, BidId, CandidateId, Clock, ElectionName, FencingToken, Random, SystemClock};
 use tenure_redis::{RedisConfig, RedisStore};
+use tenure_testkit::servers::redis::Redis;
 
 /// Opens the store at `url` with more options.
 pub fn open(url: &str, options: &str) -> RedisStore {
     let config = RedisConfig::from_url(&format!("{url}?{options}")).unwrap();
     RedisStore::new(config).unwrap()
+}
+
+const DOCUMENT: &str = include_str!("../../../../docs/stores/redis.md");
+
+/// The access rule in the documents: what stands between `ACL SETUSER app on >secret` and the end of its line.
+pub fn documented_access() -> String {
+    documented("ACL SETUSER app on >secret ")
+}
+
+/// What a cluster needs beyond that.
+pub fn documented_access_in_a_cluster() -> String {
+    format!("+{}", documented("ACL SETUSER app +"))
+}
+
+fn documented(before: &str) -> String {
+    let line = DOCUMENT.lines().find_map(|line| line.trim().strip_prefix(before));
+    line.expect("the document shows an access rule").to_owned()
 }
 
 /// Looks until something is so; fails if it does not come about.
@@ -25,6 +45,23 @@ pub async fn soon(what: &str, is_so: impl AsyncFn() -> bool) {
     while !is_so().await {
         assert!(!until.has_passed(SystemClock.now()), "{what}: not within 20 seconds");
         SystemClock.sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Waits until replicas take part: one that has just come gets nothing new for up to a second.
+pub async fn attached(master: &Redis, replicas: &[Redis]) {
+    soon("the replicas are there", async || {
+        let replication = master.call(&["INFO", "replication"]).await.text().unwrap();
+        replication.matches("state=online").count() == replicas.len()
+    })
+    .await;
+    let mark = Attempt::new(&Random::from_os()).to_string();
+    master.call(&["SET", "attached", &mark]).await;
+    for replica in replicas {
+        soon("a replica takes part", async || {
+            replica.call(&["GET", "attached"]).await.text().as_ref() == Some(&mark)
+        })
+        .await;
     }
 }
 

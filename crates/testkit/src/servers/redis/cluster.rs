@@ -159,8 +159,23 @@ impl Cluster {
     /// # Panics
     /// If a server refuses, or the others do not hear of it in time.
     pub async fn finish_move(&self, slot: u16, to: &Redis) {
+        self.move_names(slot, to).await;
         let from = self.master_of(slot).await;
-        let (text, target, port) = (slot.to_string(), id(to).await, to.port().to_string());
+        let (text, target) = (slot.to_string(), id(to).await);
+        // The new master first: else nobody would have the slot for a moment.
+        for server in [to, from] {
+            ok(server, &["CLUSTER", "SETSLOT", &text, "NODE", &target]).await;
+        }
+        self.wait_for_master(slot, "the moved slot", |port| port == to.port()).await;
+    }
+
+    /// Moves what a slot has now, and does not end the move: its master sends on (`ASK`) whoever asks for that.
+    ///
+    /// # Panics
+    /// If a server refuses.
+    pub async fn move_names(&self, slot: u16, to: &Redis) {
+        let from = self.master_of(slot).await;
+        let (text, port) = (slot.to_string(), to.port().to_string());
         loop {
             let names = from.call(&["CLUSTER", "GETKEYSINSLOT", &text, "100"]).await;
             let Some(names) = Some(names.list()).filter(|names| !names.is_empty()) else { break };
@@ -174,11 +189,6 @@ impl Cluster {
             let moved = from.call(&migrate).await;
             assert!(!matches!(moved, Reply::Error(_)), "slot {slot} cannot be moved: {moved:?}");
         }
-        // The new master first: else nobody would have the slot for a moment.
-        for server in [to, from] {
-            ok(server, &["CLUSTER", "SETSLOT", &text, "NODE", &target]).await;
-        }
-        self.wait_for_master(slot, "the moved slot", |port| port == to.port()).await;
     }
 
     /// Makes one cluster of the servers, all of which have met nobody yet.
