@@ -222,7 +222,7 @@ impl Cluster {
         let by_age;
         let request = match request {
             Request::ByAge(command) => {
-                by_age = move |age: Age| command(Age { serves: since.min(age.serves), ..age });
+                by_age = move |age: Age<'_>| command(Age { serves: since.min(age.serves), ..age });
                 Request::ByAge(&by_age)
             }
             request => request,
@@ -281,7 +281,7 @@ impl Cluster {
             }
             // Nothing is known about how long it has been up: the script looks itself.
             Request::ByAge(command) => {
-                pipeline.add_command(command(Age { up: Duration::ZERO, serves: ALWAYS }));
+                pipeline.add_command(command(Age { up: Duration::ZERO, serves: ALWAYS, met: None, run: "" }));
             }
             Request::Many(commands) => {
                 for command in commands.cmd_iter() {

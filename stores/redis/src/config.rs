@@ -1,5 +1,6 @@
 //! Where the server is, who we are there, and where leases lie.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,19 @@ pub const SCHEMES: &[&str] = &["redis", "rediss", "redis+unix", "redis+sentinel"
 const OPTIONS: &str = "user, password, db, prefix, key, tls, ca, certificate, certificate_private, server_name, \
                        sentinel_user, sentinel_password, min_replicas, max_server_skew, allow_eviction, \
                        survives_restart, longest_ttl, min_ttl, call_timeout";
+
+/// Those whose value may be anything.
+const FREE: &[&str] = &[
+    "user",
+    "password",
+    "sentinel_user",
+    "sentinel_password",
+    "prefix",
+    "key",
+    "ca",
+    "certificate",
+    "certificate_private",
+];
 
 /// How to reach a Redis server, and where leases lie in it.
 ///
@@ -179,6 +193,9 @@ impl RedisConfig {
         })?;
         let mut config = Self::default();
         let path = decoded(parsed.path().trim_start_matches('/'))?;
+        if parsed.scheme() != "redis+unix" && path.contains('@') {
+            return Err(misplaced("/", "%2F"));
+        }
         config.address = match parsed.scheme() {
             "redis" | "rediss" => Address::Tcp(host(&parsed, DEFAULT_PORT)?),
             "redis+unix" => unix(&parsed)?,
@@ -213,6 +230,12 @@ impl RedisConfig {
             && !path.is_empty()
         {
             config.database = number("path", &path)?;
+        }
+        let misplaced_at = |(option, value): (Cow<'_, str>, Cow<'_, str>)| {
+            option.contains('@') || (value.contains('@') && !FREE.contains(&&*option))
+        };
+        if parsed.query_pairs().any(misplaced_at) {
+            return Err(misplaced("?", "%3F"));
         }
         // Before the options that need it.
         let asks_for_tls = parsed.query_pairs().find(|(option, _)| option == "tls");
@@ -312,8 +335,17 @@ impl RedisConfig {
                 return broken("encrypts a socket of this machine: leave tls out");
             }
         }
-        Keys::new(&self.key, &self.prefix).map_err(InvalidConfig)
+        let keys = Keys::new(&self.key, &self.prefix).map_err(InvalidConfig)?;
+        Ok(keys.in_database(self.database))
     }
+}
+
+/// What stands before the `@` is a login: a character that ends it too early leaves a part of the password behind, which is
+/// not shown.
+fn misplaced(character: &str, written: &str) -> InvalidConfig {
+    InvalidConfig(format!(
+        "has a URL with an \"@\" after a {character:?}: write {character} as {written} if it is part of the password"
+    ))
 }
 
 /// Takes the hosts of a URL that may name several, and leaves one in their place.
@@ -540,6 +572,12 @@ mod tests {
             ("redlock://a,b", "at least three"),
             ("redlock://a,b,a", "different nodes"),
             ("redlock://u:secret#@a,b,c", "%23"),
+            ("redis://app:12/secret@h:6379/0", "%2F"),
+            ("redis://app:12?secret@h", "%3F"),
+            ("redis://app:12?db=secret@h", "%3F"),
+            ("redis://app:12?tls=secret@h", "%3F"),
+            ("redis+cluster://app:12/secret@a,b", "%2F"),
+            ("redlock://app:12?secret=@a,b,c", "%3F"),
             ("redis://app:secret#1@h", "%23"),
         ] {
             let error = RedisConfig::from_url(url).unwrap_err().to_string();

@@ -45,6 +45,8 @@ pub(crate) struct Connected {
     pub(crate) up: Duration,
     /// So long at least has the server been the one that serves; [`ALWAYS`] if no other one ever did.
     pub(crate) serves: Duration,
+    /// What the server calls its present run; another one may know less.
+    pub(crate) run: String,
 }
 
 /// Longer than any lease.
@@ -205,8 +207,8 @@ pub(crate) async fn connect_plainly(config: &RedisConfig) -> Result<MultiplexedC
 impl Connect for Node {
     async fn connect(&self, push: Push) -> Result<Connected, Trouble> {
         let mut connection = self.open(push).await?;
-        let up = verify(&mut connection, &self.config, self.script, self.of_cluster).await?;
-        Ok(Connected { connection, up, serves: ALWAYS })
+        let (up, run) = verify(&mut connection, &self.config, self.script, self.of_cluster).await?;
+        Ok(Connected { connection, up, serves: ALWAYS, run })
     }
 
     fn name(&self) -> &str {
@@ -218,13 +220,13 @@ impl Connect for Node {
 pub(crate) const REPLICA: &str = "is a replica that cannot be written to: give the address of its master";
 
 /// Names the connection, loads the script, and looks whether leases may lie here; one round trip. Returns how long the
-/// server has been up at least.
+/// server has been up at least, and what it calls that run.
 async fn verify(
     connection: &mut MultiplexedConnection,
     config: &RedisConfig,
     script: &str,
     of_cluster: bool,
-) -> Result<Duration, Trouble> {
+) -> Result<(Duration, String), Trouble> {
     let mut all = redis::pipe();
     all.cmd("CLIENT").arg("SETNAME").arg(format!("tenure-{}", std::process::id()));
     all.cmd("INFO");
@@ -279,5 +281,5 @@ async fn verify(
     }
     // The difference of two whole seconds: the true one may be a second less.
     let up: u64 = field("uptime_in_seconds").parse().unwrap_or(0);
-    Ok(Duration::from_secs(up.saturating_sub(1)))
+    Ok((Duration::from_secs(up.saturating_sub(1)), field("run_id").to_owned()))
 }

@@ -139,7 +139,7 @@ impl RedisFence {
     }
 
     async fn send(&self, call: &redis::Cmd) -> Result<Value, Trouble> {
-        let limit = self.config.call_timeout;
+        let (begun, limit) = (SystemClock.now(), self.config.call_timeout);
         if let Some(cluster) = &self.cluster {
             return cluster.send(&self.mark, Request::One(call), false, limit).await;
         }
@@ -149,10 +149,11 @@ impl RedisFence {
                 if error.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) =>
             {
                 // Nothing happened: the server has forgotten the script.
+                let rest = || limit.saturating_sub(SystemClock.now().time_since(begun));
                 let mut load = redis::cmd("SCRIPT");
                 load.arg("LOAD").arg(SOURCE);
-                self.links.send(Request::One(&load), false, limit).await?;
-                crate::store::outcome(self.links.send(Request::One(call), false, limit).await?.pop())
+                self.links.send(Request::One(&load), false, rest()).await?;
+                crate::store::outcome(self.links.send(Request::One(call), false, rest()).await?.pop())
             }
             answer => answer,
         }

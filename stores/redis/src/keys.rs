@@ -15,6 +15,8 @@ pub(crate) struct Keys {
     after: String,
     /// Whether the keys have a hash tag by the template or the prefix.
     tagged: bool,
+    /// What stands behind the key in the name of a channel.
+    channel: String,
 }
 
 /// The keys of one election; all of them lie in one hash slot.
@@ -29,6 +31,8 @@ pub(crate) struct ElectionKeys {
 }
 
 const RECORD: &str = ":record";
+/// Behind a key that is a record's only by this: `encode` never writes it, so that no election's lease has such a key.
+const TAGGED_RECORD: &str = "%record";
 const CHANNEL: &str = ":changes";
 
 impl Keys {
@@ -53,7 +57,17 @@ impl Keys {
             }
             _ => false,
         };
-        Ok(Self { before, after, tagged })
+        Ok(Self { before, after, tagged, channel: format!("{CHANNEL}@0") })
+    }
+
+    /// Takes the number of the database: each has its own keys, but channels are the server's.
+    pub(crate) fn in_database(self, number: u32) -> Self {
+        Self { channel: format!("{CHANNEL}@{number}"), ..self }
+    }
+
+    /// Returns what stands behind the key of a lease in the key of its record.
+    fn record(&self) -> &'static str {
+        if self.tagged { TAGGED_RECORD } else { RECORD }
     }
 
     pub(crate) fn of(&self, election: &ElectionName) -> ElectionKeys {
@@ -61,19 +75,20 @@ impl Keys {
         let beside = |what: &str| {
             if self.tagged { format!("{lease}{what}") } else { format!("{{{lease}}}{what}") }
         };
-        ElectionKeys { record: beside(RECORD), channel: beside(CHANNEL), lease }
+        ElectionKeys { record: beside(self.record()), channel: beside(&self.channel), lease }
     }
 
     /// Returns the pattern of all records' keys whose election begins with `prefix`.
     pub(crate) fn pattern(&self, prefix: &str) -> String {
         let begin = glob(&format!("{}{}", self.before, encode(prefix)));
         let end = glob(&self.after);
-        if self.tagged { format!("{begin}*{end}{RECORD}") } else { format!("{{{begin}*{end}}}{RECORD}") }
+        let record = self.record();
+        if self.tagged { format!("{begin}*{end}{record}") } else { format!("{{{begin}*{end}}}{record}") }
     }
 
     /// Returns the election whose record lies at `key`.
     pub(crate) fn election(&self, key: &str) -> Option<ElectionName> {
-        let lease = key.strip_suffix(RECORD)?;
+        let lease = key.strip_suffix(self.record())?;
         let lease = if self.tagged { lease } else { lease.strip_prefix('{')?.strip_suffix('}')? };
         let name = lease.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
         ElectionName::new(decode(name)?).ok()
@@ -143,13 +158,28 @@ mod tests {
         let plain = Keys::new(DEFAULT_TEMPLATE, DEFAULT_PREFIX).unwrap().of(&name("billing"));
         assert_eq!(plain.lease, "tenure:leader:billing");
         assert_eq!(plain.record, "{tenure:leader:billing}:record");
-        assert_eq!(plain.channel, "{tenure:leader:billing}:changes");
+        assert_eq!(plain.channel, "{tenure:leader:billing}:changes@0");
         let tagged = Keys::new("{prefix}:{election}", "{app}").unwrap().of(&name("billing"));
         assert_eq!(tagged.lease, "{app}:billing");
-        assert_eq!(tagged.record, "{app}:billing:record");
+        assert_eq!(tagged.record, "{app}:billing%record");
         let braces = Keys::new("{prefix}{election}", "").unwrap().of(&name("a}b{%"));
         assert_eq!(braces.lease, "a%7Db%7B%25");
         assert_eq!(braces.record, "{a%7Db%7B%25}:record");
+    }
+
+    #[test]
+    fn no_key_of_an_election_is_one_of_another() {
+        for (template, prefix) in
+            [(DEFAULT_TEMPLATE, "p"), (DEFAULT_TEMPLATE, "{p}"), ("{prefix}{election}record", "{p}")]
+        {
+            let keys = Keys::new(template, prefix).unwrap();
+            let names = ["x", "x:record", "x%record", "x:changes@0", "{x}:record", "xrecord%"];
+            let all: Vec<_> = names.iter().map(|election| keys.of(&name(election))).collect();
+            let mut distinct: Vec<_> = all.iter().flat_map(|keys| [&keys.lease, &keys.record]).collect();
+            distinct.sort();
+            distinct.dedup();
+            assert_eq!(distinct.len(), 2 * names.len(), "{template} {prefix}: {all:?}");
+        }
     }
 
     #[test]

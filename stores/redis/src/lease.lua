@@ -42,7 +42,7 @@ end
 local REQUEST = { 'request', 'request_id', 'request_token', 'request_until' }
 
 local function live_request(record, now)
-  return record.request and record.bid and record.request_token == record.token and tonumber(record.request_until) > now
+  return record.request and record.bid and record.request_token == record.token and (tonumber(record.request_until) or 0) > now
 end
 
 -- Notes what became of the request that stands here, once: a late answer to an earlier one says nothing.
@@ -50,7 +50,8 @@ local function answer(record, now, answer_id, answered)
   if answer_id ~= '' and live_request(record, now) and record.request_id == answer_id then
     record.answer_id, record.answer, record.request = answer_id, answered, nil
     call('HSET', kept, 'answer_id', answer_id, 'answer', answered)
-    call('HDEL', kept, unpack(REQUEST))
+    -- Whoever may not remove it has renewed all the same: the attempt is in the record.
+    redis.pcall('HDEL', kept, unpack(REQUEST))
   end
 end
 
@@ -100,6 +101,15 @@ local function is_number(field)
   return field and string.find(field, '^%d+$') and tonumber(field) < TOKEN_LIMIT
 end
 
+local function is_number_or_nothing(field)
+  return not field or is_number(field)
+end
+
+-- Returns the moment that is so far ahead, or the last one that can be told.
+local function moment_in(ms)
+  return text(math.min(now + tonumber(ms) * 1000, TOKEN_LIMIT - 1))
+end
+
 -- Returns what is kept of this election as a table (empty if nothing) and as it came; or why it cannot be understood.
 local function look()
   local fields = call('HGETALL', kept)
@@ -118,6 +128,8 @@ local function look()
     why = 'the record names no token'
   elseif record.bid and not (record.value and record.attempt and record.who and is_number(record.acquired_at_ms) and is_number(record.ttl_ms)) then
     why = 'the record names half a holder'
+  elseif not (is_number_or_nothing(record.pause_until) and is_number_or_nothing(record.reserved_until) and is_number_or_nothing(record.request_until)) then
+    why = 'the record names a moment that is none'
   end
   return record, fields, why and redis.error_reply('CORRUPT ' .. why)
 end
@@ -145,19 +157,31 @@ local function last_of(terms)
   return string.match(terms, '[^\n]+$') or false
 end
 
--- How long a free lease must wait because this server began so lately that it may have forgotten one that still lives.
--- The uptime is the difference of two whole seconds: the true one may be a second less.
-local function wait_after_start(longest_ttl_ms)
-  if longest_ttl_ms == 0 then return 0 end
-  local uptime = tonumber(string.match(call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
-  return math.max(0, longest_ttl_ms - (uptime - 1) * 1000)
+-- How long nobody may have the lease because this server began, or took another one's place, so lately that it may not know
+-- of one that still lives. The caller knows of `up_ms` at least; and of `serves_ms`, if there was another server before.
+-- The uptime is the difference of two whole seconds: the true one may be a second less. A clock that was set back makes it
+-- negative.
+local function wait_after_start(longest_ttl_ms, up_ms, serves_ms)
+  local wait_ms = serves_ms and longest_ttl_ms - serves_ms or 0
+  if longest_ttl_ms > up_ms then
+    local uptime = tonumber(string.match(call('INFO', 'server'), 'uptime_in_seconds:(-?%d+)')) or 0
+    wait_ms = math.max(wait_ms, longest_ttl_ms - (math.max(0, uptime) - 1) * 1000)
+  end
+  return math.max(0, wait_ms)
 end
 
 local function acquired(token, attempt, ttl_ms, count, total, previous)
   return table.concat({ mark, 'acquired', token, attempt, ttl_ms, count, total, previous or nil }, '\n')
 end
 
-local function acquire(bid, value, candidate, who, about, ttl_ms, floor, supersedes, longest_ttl_ms, takeover_ms, spare_ms, again)
+-- Puts the record back as it was before a command was refused: what is denied has changed nothing.
+local function undone(fields, refusal, command)
+  redis.pcall('DEL', kept)
+  if #fields > 0 then redis.pcall('HSET', kept, unpack(fields)) end
+  return redis.error_reply(refusal.err .. " ('" .. command .. "')")
+end
+
+local function acquire(bid, value, candidate, who, about, ttl_ms, floor, supersedes, longest_ttl_ms, up_ms, serves_ms, run, spare_ms, again)
   local present = call('GET', lease)
   local record, fields, corrupt = look()
   if corrupt then return corrupt end
@@ -167,8 +191,9 @@ local function acquire(bid, value, candidate, who, about, ttl_ms, floor, superse
   end
   if present and not held then
     -- Somebody holds it who is none of ours: whoever leads next cannot know who led before.
+    -- It is refused also where that cannot be noted, since there is no memory left.
     if not record.foreign then
-      call('HSET', kept, 'format', FORMAT, 'election', election, 'token', record.token, 'foreign', '1')
+      redis.pcall('HSET', kept, 'format', FORMAT, 'election', election, 'token', record.token, 'foreign', '1')
     end
     return refused()
   end
@@ -185,24 +210,27 @@ local function acquire(bid, value, candidate, who, about, ttl_ms, floor, superse
   local spent = string.find(terms, '"bid":"' .. bid .. '"', 1, true)
   local reserved = is_ahead(record.reserved_until) and record.reserved_for ~= candidate
   if spent or reserved or is_ahead(record.pause_until) then return refused() end
-  local wait_ms = tonumber(takeover_ms or 0)
-  if not held then wait_ms = math.max(wait_ms, wait_after_start(tonumber(longest_ttl_ms))) end
+  -- The ttl of the last holder counts also if its lease is gone. And if it is there: it may be one from before the last one.
+  local wait_ms = wait_after_start(math.max(tonumber(longest_ttl_ms), tonumber(record.ttl_ms or 0)), tonumber(up_ms), tonumber(serves_ms))
   if wait_ms > 0 then return refused(wait_ms) end
   local token = math.max(tonumber(record.token), tonumber(floor), now) + 1
   if token >= TOKEN_LIMIT then return redis.error_reply('ERR the tokens of this election have reached their end') end
   token = text(token)
   if record.bid then terms = terms_with(record, superseded and 'superseded' or 'expired', '') end
-  -- A candidate that has seen a higher token than the record's knows that the store lost terms.
-  local gap = tonumber(floor) > tonumber(record.token) or record.foreign
+  -- A candidate that has seen a higher token than the record's knows that the store lost terms. A server that began anew since
+  -- the last grant may have lost some.
+  local gap = tonumber(floor) > tonumber(record.token) or record.foreign or (run ~= '' and #fields > 0 and record.run ~= run)
   -- The record first: it is not believed without the lease, so that a refusal in between grants nothing. And setting
   -- before removing: a server without memory to spare refuses only what a script begins with.
   call('HSET', kept, 'format', FORMAT, 'election', election, 'token', token, 'value', value, 'bid', bid, 'attempt', mark,
-    'ttl_ms', ttl_ms, 'who', who, 'about', about, 'acquired_at_ms', now_ms, 'terms', terms)
+    'ttl_ms', ttl_ms, 'who', who, 'about', about, 'acquired_at_ms', now_ms, 'terms', terms, 'run', run)
   if #fields > 0 then
-    call('HDEL', kept, 'gap', 'foreign', 'renewed_at_ms', 'renew_count', 'release', 'reserved_for', 'reserved_until', unpack(REQUEST))
+    local removed = redis.pcall('HDEL', kept, 'gap', 'foreign', 'renewed_at_ms', 'renew_count', 'release', 'reserved_for', 'reserved_until', unpack(REQUEST))
+    if type(removed) == 'table' then return undone(fields, removed, 'HDEL') end
   end
   if gap then call('HSET', kept, 'gap', '1') end
-  call('SET', lease, value, 'PX', spare_ms and text(ttl_ms + spare_ms) or ttl_ms)
+  local set = redis.pcall('SET', lease, value, 'PX', spare_ms and text(ttl_ms + spare_ms) or ttl_ms)
+  if set.err then return undone(fields, set, 'SET') end
   local total = record.renew_total or '0'
   publish('acquired ' .. table.concat({ text(now), value, bid, mark, token, ttl_ms, total, gap and '1' or '0', who, about, terms }, '\n'))
   return acquired(token, mark, ttl_ms, '0', total, not gap and last_of(terms))
@@ -262,7 +290,7 @@ local function release(value, token, marks, how, successor, window_ms, cool_down
   end
   set(record, {
     terms = terms_with(record, how, cool_down_ms), release = mark, reserved_for = successor,
-    reserved_until = text(now + tonumber(window_ms) * 1000),
+    reserved_until = moment_in(window_ms),
     succeeded_at = how == 'succeeded' and text(now) or nil,
   })
   remove(record, {
@@ -292,7 +320,7 @@ local function request(id, token, asked, expires_in_ms)
   if not waiting and record.answer_id ~= id then
     set(record, {
       request = asked, request_id = id, request_token = token,
-      request_until = text(now + tonumber(expires_in_ms) * 1000),
+      request_until = moment_in(expires_in_ms),
     })
     publish_view(present, call('PTTL', lease), record)
   end
@@ -304,7 +332,7 @@ local function pause(by, ends_in_ms)
   if corrupt then return corrupt end
   set(record, {
     format = FORMAT, election = election, token = record.token, pause_by = by,
-    pause_until = text(now + tonumber(ends_in_ms) * 1000),
+    pause_until = moment_in(ends_in_ms),
   })
   publish_view(call('GET', lease), call('PTTL', lease), record)
   return { mark, 'done' }

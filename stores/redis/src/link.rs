@@ -43,6 +43,16 @@ struct Shared {
     /// How long connecting may take.
     limit: Duration,
     slot: Mutex<Slot>,
+    last_run: Mutex<Option<Run>>,
+}
+
+/// A run of a server, from its start to its end.
+#[derive(Clone)]
+struct Run {
+    /// What the server calls it.
+    name: Arc<str>,
+    /// When it was first met here, if there was another one before: until then that one may have given leases.
+    met: Option<Moment>,
 }
 
 /// What becomes of a connection that is being made.
@@ -66,6 +76,7 @@ pub(crate) struct Link {
     up: Duration,
     /// How long it had been the one that serves then.
     serves: Duration,
+    run: Run,
     gone: Arc<AtomicBool>,
     /// A call was given up since the last answer.
     unanswered: AtomicBool,
@@ -75,12 +86,16 @@ pub(crate) struct Link {
 }
 
 /// For how long at least a server has been what it is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Age {
+#[derive(Clone, Copy)]
+pub(crate) struct Age<'a> {
     /// Up.
     pub(crate) up: Duration,
     /// The one that serves.
     pub(crate) serves: Duration,
+    /// Met here; `None` if no other run was met before.
+    pub(crate) met: Option<Duration>,
+    /// What it calls its run.
+    pub(crate) run: &'a str,
 }
 
 /// What is sent in one go.
@@ -89,13 +104,14 @@ pub(crate) enum Request<'a> {
     One(&'a Cmd),
     Many(&'a Pipeline),
     /// One that depends on the age of the server that answers on this connection.
-    ByAge(&'a (dyn Fn(Age) -> Cmd + Sync)),
+    ByAge(&'a (dyn Fn(Age<'_>) -> Cmd + Sync)),
 }
 
 impl Links {
     pub(crate) fn new(connect: Arc<dyn Connect>, clock: Arc<dyn Clock>, limit: Duration) -> Self {
         let slot = Mutex::new(Slot::None { failures: 0 });
-        Self { shared: Arc::new(Shared { connect, clock, random: Random::from_os(), limit, slot }) }
+        let (random, last_run) = (Random::from_os(), Mutex::default());
+        Self { shared: Arc::new(Shared { connect, clock, random, limit, slot, last_run }) }
     }
 
     pub(crate) fn server(&self) -> &str {
@@ -223,7 +239,7 @@ impl Shared {
                 told.store(true, Ordering::Release);
             }
         };
-        let Connected { connection, up, serves } = self.connect.connect(Box::new(push)).await?;
+        let Connected { connection, up, serves, run } = self.connect.connect(Box::new(push)).await?;
         // After the server told how long it has been up: what is added to that is then never too much.
         let made = self.clock.now();
         Ok(Arc::new(Link {
@@ -231,11 +247,27 @@ impl Shared {
             made,
             up,
             serves,
+            run: self.run(&run, made),
             gone,
             unanswered: AtomicBool::new(false),
             waiting: AtomicU32::new(0),
             waits: Waits::default(),
         }))
+    }
+}
+
+impl Shared {
+    /// Compares a server's run with the last one that was met here.
+    fn run(&self, name: &str, now: Moment) -> Run {
+        let mut last = self.last_run.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(run) if *run.name == *name => run.clone(),
+            other => {
+                let run = Run { name: name.into(), met: other.as_ref().map(|_| now) };
+                *last = Some(run.clone());
+                run
+            }
+        }
     }
 }
 
@@ -259,10 +291,13 @@ impl Link {
             Request::One(command) => connection.send_packed_command(command).await.map(|value| vec![value]),
             Request::ByAge(command) => {
                 // What our clock says was since then, less a tenth: it may run that much faster than the server's.
-                let since = now.time_since(self.made);
-                let since = since - since / 10;
-                let (up, serves) = (self.up.saturating_add(since), self.serves.saturating_add(since));
-                let command = command(Age { up, serves });
+                let since = |moment| now.time_since(moment) - now.time_since(moment) / 10;
+                let command = command(Age {
+                    up: self.up.saturating_add(since(self.made)),
+                    serves: self.serves.saturating_add(since(self.made)),
+                    met: self.run.met.map(since),
+                    run: &self.run.name,
+                });
                 connection.send_packed_command(&command).await.map(|value| vec![value])
             }
             Request::Many(commands) => connection.send_packed_commands(commands, 0, commands.len()).await,

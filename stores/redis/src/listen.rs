@@ -222,9 +222,11 @@ impl Session<'_> {
         let [Value::BulkString(channel), Value::BulkString(text)] = data.as_slice() else {
             return ControlFlow::Continue(());
         };
-        let (Ok(channel), Ok(text)) = (std::str::from_utf8(channel), std::str::from_utf8(text)) else {
+        let Ok(channel) = std::str::from_utf8(channel) else {
             return ControlFlow::Continue(());
         };
+        // What is no text is no message of ours, and makes whoever watches look.
+        let text = std::str::from_utf8(text).unwrap_or_default();
         let watchers = &self.listener.watchers;
         match self.channels.get(channel).cloned() {
             Some(Channel::Key(election)) if FREEING.contains(&text) => {

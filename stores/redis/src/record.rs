@@ -139,7 +139,8 @@ impl View {
         let paused = pause.as_ref().map(|pause| pause.ends_in);
         let (state, opens_in) = if self.value.is_some() {
             // A lease without an end opens when somebody removes it: then it is for the follower to look.
-            (RecordState::Held, time_left.map(|left| left.max(paused.unwrap_or_default())))
+            let others = paused.unwrap_or_default().max(young.unwrap_or_default());
+            (RecordState::Held, time_left.map(|left| left.max(others)))
         } else if paused.is_some() {
             (RecordState::Paused, paused)
         } else if reserved.is_some() {

@@ -18,10 +18,10 @@ use tokio::task::JoinHandle;
 
 use crate::cluster::Cluster;
 use crate::config::{Address, InvalidConfig, RedisConfig};
-use crate::connect::{Connect, way_to};
+use crate::connect::{ALWAYS, Connect, way_to};
 use crate::error::{About, STORE, Trouble};
 use crate::keys::{ElectionKeys, Keys};
-use crate::link::{Age, Links, Request};
+use crate::link::{Age, Links, Request, within};
 use crate::listen::Listener;
 use crate::record::{self, Who};
 use crate::script::{Answer, Script, View};
@@ -30,7 +30,7 @@ use crate::watch::Watchers;
 
 /// Tokens are computed by a script whose numbers are exact up to here; at a million terms a second it is reached in the
 /// year 2255.
-const TOKEN_LIMIT: u64 = 1 << 53;
+pub(crate) const TOKEN_LIMIT: u64 = 1 << 53;
 
 /// Lets a repeated call write once more what it wrote before, so that it can be waited for.
 const AGAIN: &str = "1";
@@ -53,7 +53,7 @@ pub(crate) struct Shared {
     fates: Fates,
     random: Random,
     /// The longest ttl that was seen here, ms.
-    longest_ttl_ms: AtomicU64,
+    longest_ttl_ms: Arc<AtomicU64>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) connect: Arc<dyn Connect>,
     watchers: Arc<Watchers>,
@@ -96,13 +96,14 @@ impl RedisStore {
         let shared_links = links();
         // Waiting for replicas holds up whatever else goes over a connection.
         let of_writes = if config.min_replicas > 0 { links() } else { shared_links.clone() };
+        let longest_ttl_ms = Arc::new(AtomicU64::new(whole_ms(config.longest_ttl)));
         let shared = Shared {
-            watchers: Arc::new(Watchers::new(Arc::clone(&clock))),
+            watchers: Arc::new(Watchers::new(Arc::clone(&clock), Arc::clone(&longest_ttl_ms))),
             listener: Mutex::default(),
             clock,
             connect,
             access: keys.access(),
-            longest_ttl_ms: AtomicU64::new(whole_ms(config.longest_ttl)),
+            longest_ttl_ms,
             keys,
             links: shared_links,
             cluster,
@@ -115,6 +116,16 @@ impl RedisStore {
     }
 }
 
+/// What the script must know of a server that may have forgotten something.
+struct Forgotten<'a> {
+    /// So long at least has it been up.
+    up_ms: u64,
+    /// So long at least has it been the one that serves, if another one did before.
+    serves_ms: Option<u64>,
+    /// What it calls its run; nothing if it is the same one in any.
+    run: &'a str,
+}
+
 /// Nobody can watch any more.
 impl Drop for Shared {
     fn drop(&mut self) {
@@ -122,6 +133,7 @@ impl Drop for Shared {
         if let Some(task) = listener.take() {
             task.abort();
         }
+        self.watchers.denied();
     }
 }
 
@@ -192,7 +204,7 @@ impl Shared {
 
     /// Sends one request about a key, and the script first if the server does not know it (any more).
     pub(crate) async fn send(&self, key: &str, request: Request<'_>, again: bool) -> Result<Value, Trouble> {
-        let limit = self.config.call_timeout;
+        let (begun, limit) = (self.clock.now(), self.config.call_timeout);
         if let Some(cluster) = &self.cluster {
             return cluster.send(key, request, again, limit).await;
         }
@@ -200,8 +212,11 @@ impl Shared {
         if !is_unknown_script(&answer) {
             return answer;
         }
-        self.load(&self.links).await?;
-        outcome(self.links.send(request, again, limit).await?.pop())
+        within(&self.clock, self.left_of(limit, begun), async {
+            self.load(&self.links).await?;
+            outcome(self.links.send(request, again, limit).await?.pop())
+        })
+        .await
     }
 
     /// Sends one request that writes, as [`send`](Self::send) does. Tells, too, whether as many replicas have it as must.
@@ -211,7 +226,7 @@ impl Shared {
         request: Request<'_>,
         again: bool,
     ) -> Result<(Value, Replicated), Trouble> {
-        let limit = self.config.call_timeout;
+        let (begun, limit) = (self.clock.now(), self.config.call_timeout);
         if let Some(cluster) = &self.cluster {
             return Ok((cluster.send(key, request, again, limit).await?, Ok(())));
         }
@@ -219,9 +234,16 @@ impl Shared {
         if !is_unknown_script(&answer) {
             return Ok((answer?, replicated));
         }
-        self.load(self.writes.links()).await?;
-        let (answer, replicated) = self.writes.send(request, again, limit).await?.one();
-        Ok((answer?, replicated))
+        within(&self.clock, self.left_of(limit, begun), async {
+            self.load(self.writes.links()).await?;
+            let (answer, replicated) = self.writes.send(request, again, limit).await?.one();
+            Ok((answer?, replicated))
+        })
+        .await
+    }
+
+    fn left_of(&self, limit: Duration, begun: Moment) -> Duration {
+        limit.saturating_sub(self.clock.now().time_since(begun))
     }
 
     /// Sends many renewals in one go; each has its own answer.
@@ -238,12 +260,15 @@ impl Shared {
             let calls: Vec<_> = keys.iter().map(String::as_str).zip(commands).collect();
             return cluster.many(&calls, again, limit).await;
         }
+        let begun = self.clock.now();
         let answers = self.many_once(commands, again, limit).await;
         if !answers.iter().any(is_unknown_script) {
             return answers;
         }
-        if let Err(trouble) = self.load(self.writes.links()).await {
-            return commands.iter().map(|_| Err(trouble.clone())).collect();
+        let load = self.load(self.writes.links());
+        if let Err(trouble) = within(&self.clock, self.left_of(limit, begun), load).await {
+            let left = |answer| if is_unknown_script(&answer) { Err(trouble.clone()) } else { answer };
+            return answers.into_iter().map(left).collect();
         }
         // Only those that the server did not know how to run: nothing is sent twice.
         let left: Vec<_> = commands
@@ -252,7 +277,7 @@ impl Shared {
             .filter(|(_, answer)| is_unknown_script(answer))
             .map(|(command, _)| command.clone())
             .collect();
-        let mut late = self.many_once(&left, again, limit).await.into_iter();
+        let mut late = self.many_once(&left, again, self.left_of(limit, begun)).await.into_iter();
         answers
             .into_iter()
             .map(|answer| if is_unknown_script(&answer) { late.next().unwrap_or(answer) } else { answer })
@@ -279,7 +304,7 @@ impl Shared {
         outcome(links.send(Request::One(&load), false, self.config.call_timeout).await?.pop()).map(drop)
     }
 
-    /// Makes what everybody sees of a view, and notes the ttl in it.
+    /// Makes what everybody sees of a view, and notes the ttl and the token in it.
     pub(crate) fn record(
         &self,
         operation: &'static str,
@@ -290,6 +315,7 @@ impl Shared {
         if let Some(holder) = &record.holder {
             self.longest_ttl_ms.fetch_max(whole_ms(holder.ttl), Ordering::Relaxed);
         }
+        self.watchers.trust(view.now.max(record.token.0));
         Ok(record)
     }
 
@@ -337,6 +363,7 @@ impl Shared {
         };
         // What it names cannot be told: the bid may have won, and is to be repeated.
         let lease = lease().map_err(|why| self.unexpected("acquire", election, why))?;
+        self.watchers.trust(lease.token.0);
         self.watchers.leads(election, &bid.candidate, bid.id);
         Ok(Acquisition::Acquired(lease))
     }
@@ -384,11 +411,17 @@ impl Shared {
         spare.into_iter().chain(fails_over.then(|| AGAIN.to_owned()))
     }
 
-    /// How long nobody may have a lease since the server took another one's place so lately that it may not know of one that
-    /// still lives; and so long that its tokens are higher, although its clock may be behind.
-    fn wait_after_takeover(&self, serves: Duration, longest_ttl_ms: u64) -> u64 {
-        let quiet = longest_ttl_ms.saturating_add(whole_ms(self.config.max_server_skew));
-        quiet.saturating_sub(u64::try_from(serves.as_millis()).unwrap_or(u64::MAX))
+    /// Tells what a server of that age may have forgotten.
+    fn forgotten<'a>(&self, age: Age<'a>) -> Forgotten<'a> {
+        let config = &self.config;
+        let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        // Whoever keeps all over a restart is the same one in its next run. Whoever takes another one's place is not.
+        let (up_ms, met) = if config.survives_restart { (u64::MAX, None) } else { (ms(age.up), age.met) };
+        // So much longer that its tokens are higher, although its clock may be behind.
+        let taken_over = (config.fails_over() && age.serves != ALWAYS)
+            .then(|| age.serves.saturating_sub(config.max_server_skew));
+        let run = if config.survives_restart && !config.fails_over() { "" } else { age.run };
+        Forgotten { up_ms, serves_ms: met.into_iter().chain(taken_over).min().map(ms), run }
     }
 
     /// Gives back a lease that too few replicas have: whoever bids next may find that it was never there.
@@ -469,17 +502,16 @@ impl LeaseStore for RedisStore {
         ];
         let mark = bid.attempt.to_string();
         let keys = shared.keys.of(election);
-        let call = |Age { up, serves }: Age| {
-            // Zero: it has forgotten nothing, or began so long ago that nothing of that lives any more. Else it looks
-            // itself, since it may have become old enough meanwhile.
-            let old = shared.config.survives_restart || whole_ms(up) > longest;
-            let wait_for = if old { 0 } else { longest }.to_string();
-            let mut arguments = [arguments.as_slice(), &[wait_for]].concat();
-            if shared.config.fails_over() {
-                arguments.push(shared.wait_after_takeover(serves, longest).to_string());
-                arguments.extend(shared.spare());
-            }
-            let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let call = |age: Age<'_>| {
+            let Forgotten { up_ms, serves_ms, run } = shared.forgotten(age);
+            // Zero: it has forgotten nothing, or began so long ago that nothing of that lives any more, unless the record
+            // names a longer ttl. Else it looks itself, since it may have become old enough meanwhile.
+            let old = up_ms > longest && serves_ms.is_none_or(|serves_ms| serves_ms > longest);
+            let wait_for = if old { 0 } else { longest };
+            let serves_ms = serves_ms.map(|serves_ms| serves_ms.to_string()).unwrap_or_default();
+            let age = [wait_for.to_string(), up_ms.to_string(), serves_ms, run.to_owned()];
+            let all: Vec<_> = arguments.iter().cloned().chain(age).chain(shared.spare()).collect();
+            let arguments: Vec<_> = all.iter().map(String::as_str).collect();
             Script::call(&keys, election.as_str(), "acquire", &mark, &arguments)
         };
         let sent = shared.clock.now();
@@ -544,6 +576,7 @@ impl LeaseStore for RedisStore {
     }
 
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
+        self.shared.watchers.leaves(&release.lease.election);
         let (election, mark) = (&release.lease.election, release.attempt.to_string());
         let error = |trouble| self.shared.error("release", Some(election), trouble);
         let call = self.shared.release_call(release);
@@ -611,6 +644,8 @@ fn assumptions(config: &RedisConfig) -> Vec<&'static str> {
         "nobody removes the keys (DEL, FLUSHALL) while somebody leads",
         "a server that restarts with older data, or with none, waits for the longest ttl of anybody before it grants; it \
          knows the ttls of whoever bids, and longest_ttl",
+        "no other server takes this one's place with less than all of its data, unless every candidate was connected to this \
+         one before: then they wait for the longest ttl of anybody",
         "the clock of a server that lost its data is not behind the one that its last tokens came from",
         "other software that uses a lease's key obeys the usual rules: it sets the key only if there is none, and renews \
          and removes only its own value",

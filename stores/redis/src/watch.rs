@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -19,12 +20,24 @@ use tokio::sync::Notify;
 
 use crate::record::wall;
 use crate::script::View;
+use crate::store::{TOKEN_LIMIT, whole_ms};
+
+/// So much higher than what the server answered may a token be that only a message names: tokens are µs of its clock, and
+/// whoever waits asks it more often than that.
+const LEAP: u64 = 24 * 60 * 60 * 1_000_000;
+
+/// The longest ttl that a message is believed: no elector takes a longer one.
+const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The elections that are watched here.
 pub(crate) struct Watchers {
     clock: Arc<dyn Clock>,
     wakes: Wakes,
     elections: Mutex<BTreeMap<ElectionName, Watched>>,
+    /// The longest ttl that was seen here, ms.
+    longest_ttl_ms: Arc<AtomicU64>,
+    /// A token, or a time of the server, above this is not believed before the server itself answers it.
+    highest: AtomicU64,
     /// There is something to subscribe to, or to unsubscribe from.
     pub(crate) work: Notify,
 }
@@ -34,8 +47,10 @@ pub(crate) struct Watchers {
 struct Watched {
     watchers: usize,
     known: Known,
-    /// The bid with which this process leads, if nobody else here watches: it need not hear of itself.
+    /// The bid with which this process leads. If nobody else here watches, it need not hear of itself.
     own: Option<BidId>,
+    /// The server has told changes of it before.
+    told: bool,
     /// Who stands by in this process.
     standing_by: BTreeSet<CandidateId>,
 }
@@ -137,8 +152,25 @@ impl Renewed {
 }
 
 impl Watchers {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, wakes: Wakes::default(), elections: Mutex::default(), work: Notify::new() }
+    pub(crate) fn new(clock: Arc<dyn Clock>, longest_ttl_ms: Arc<AtomicU64>) -> Self {
+        Self {
+            clock,
+            wakes: Wakes::default(),
+            elections: Mutex::default(),
+            longest_ttl_ms,
+            highest: AtomicU64::new(0),
+            work: Notify::new(),
+        }
+    }
+
+    /// Notes a token, or the server's time, that stood in an answer.
+    pub(crate) fn trust(&self, token: u64) {
+        self.highest.fetch_max(token.saturating_add(LEAP), Ordering::Relaxed);
+    }
+
+    /// Notes a ttl that a message names: a server that forgets may forget a lease that nobody here asked about.
+    fn heard_of(&self, ttl: Duration) {
+        self.longest_ttl_ms.fetch_max(whole_ms(ttl.min(LONGEST_TTL)), Ordering::Relaxed);
     }
 
     fn elections(&self) -> MutexGuard<'_, BTreeMap<ElectionName, Watched>> {
@@ -152,7 +184,6 @@ impl Watchers {
         for name in names {
             let watched = elections.entry(name.clone()).or_default();
             watched.watchers += 1;
-            watched.own = None;
             if let Known::Denied = watched.known {
                 watched.known = Known::default();
             }
@@ -215,11 +246,18 @@ impl Watchers {
     pub(crate) fn leads(&self, election: &ElectionName, candidate: &CandidateId, bid: BidId) {
         if let Some(watched) = self.elections().get_mut(election) {
             watched.standing_by.remove(candidate);
+            watched.own = Some(bid);
             if watched.watchers == 1 {
                 // Thousands of leaders in one process: what each knows of itself need not lie here as well.
-                watched.own = Some(bid);
                 watched.known = Known::default();
             }
+        }
+    }
+
+    /// Notes that this process gives an election back.
+    pub(crate) fn leaves(&self, election: &ElectionName) {
+        if let Some(watched) = self.elections().get_mut(election) {
+            watched.own = None;
         }
     }
 
@@ -231,6 +269,13 @@ impl Watchers {
     /// Takes what a write has made of an election.
     pub(crate) fn viewed(&self, election: &ElectionName, view: &View) {
         let record = view.record(election).ok();
+        if let Some(holder) = record.as_ref().and_then(|record| record.holder.as_ref()) {
+            self.heard_of(holder.ttl);
+        }
+        // Whoever may publish can say anything. A forged token would be a floor for ever, a forged time would be later than
+        // every answer.
+        let believed = self.highest.load(Ordering::Relaxed).min(TOKEN_LIMIT - 1);
+        let record = record.filter(|record| record.token.0.max(view.now) <= believed);
         let mut elections = self.elections();
         let Some(watched) = elections.get_mut(election) else { return };
         let Some(record) = record else {
@@ -238,11 +283,13 @@ impl Watchers {
             return self.wakes.wake(election);
         };
         let ours = record.leader().map(|holder| holder.bid) == watched.own;
-        if watched.own.is_some() && ours && record.request.is_none() {
+        if watched.own.is_some() && ours && record.request.is_none() && watched.watchers == 1 {
             return;
         }
-        if !ours {
-            watched.own = None;
+        if watched.own.is_some() && !ours {
+            // No term ends by a message: the leader looks, and the server decides.
+            watched.known = self.nothing();
+            return self.wakes.wake(election);
         }
         watched.known = self.seen(view.now, record);
         self.wakes.wake(election);
@@ -250,16 +297,16 @@ impl Watchers {
 
     /// Takes a renewal.
     pub(crate) fn renewed(&self, election: &ElectionName, renewed: &Renewed) {
+        self.heard_of(renewed.ttl);
         let mut elections = self.elections();
         let Some(watched) = elections.get_mut(election) else { return };
-        if watched.own == Some(renewed.bid) {
+        if watched.own == Some(renewed.bid) && watched.watchers == 1 {
             return;
         }
         match &mut watched.known {
             Known::Record(seen) => {
                 if renewed.onto(&mut seen.record) {
                     seen.at = self.clock.now();
-                    seen.as_of = seen.as_of.max(renewed.at_ms.saturating_mul(1000));
                 } else {
                     // Another term than the one that is known: something was missed.
                     watched.known = self.nothing();
@@ -286,10 +333,11 @@ impl Watchers {
             let Some(watched) = elections.get_mut(name) else { continue };
             let knew = matches!(watched.known, Known::Record(_));
             watched.known = self.nothing();
-            // Whoever knows nothing is about to ask, and a leader's own renewals tell it.
-            if knew && watched.own.is_none() {
+            // Whoever knows nothing is about to ask; a leader asks if something may have been missed.
+            if knew || (watched.own.is_some() && watched.told) {
                 self.wakes.wake(name);
             }
+            watched.told = true;
         }
     }
 
@@ -367,5 +415,32 @@ impl Drop for Watching {
         }
         drop(elections);
         self.watchers.work.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::clock::SystemClock;
+    use tenure_core::store::RecordState;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_whatever_the_leaders_wall_clock_says() {
+        let election = ElectionName::new("a").unwrap();
+        let watchers = Arc::new(Watchers::new(Arc::new(SystemClock), Arc::default()));
+        let _watching = watchers.watch(std::slice::from_ref(&election));
+        watchers.trust(5);
+        let id = "ab".repeat(16);
+        let who = format!(r#"{{"bid":"{id}","candidate":"c"}}"#);
+        let grant = format!("1000000\nc:{id}\n{id}\n{id}\n5\n60000\n0\n0\n{who}\n{{}}\n");
+        watchers.viewed(&election, &View::from_grant(&grant).unwrap());
+        // A leader whose clock is years ahead of the server's.
+        let renewed = Renewed::read(&format!("{id} {id} 5 60000 1 1 9999999999999")).unwrap();
+        watchers.renewed(&election, &renewed);
+        let free = View { now: 2_000_000, value: None, left_ms: None, wait_ms: 0, fields: BTreeMap::new() };
+        watchers.answered(watchers.clock.now(), free.now, &free.record(&election).unwrap());
+        let Some(Change::Record(record)) = watchers.change(&election) else { panic!("nothing is known") };
+        assert_eq!(record.state, RecordState::Free);
     }
 }

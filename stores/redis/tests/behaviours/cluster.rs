@@ -317,7 +317,7 @@ async fn followers_hear_of_elections_of_every_node() {
     let names: Vec<_> = (0..12).map(|i| name(&format!("heard-{i}"))).collect();
     let mut changes = store.watch(&names).unwrap();
     let hears = async |election| {
-        let channel = format!("{{{}}}:changes", keys(election).lease);
+        let channel = format!("{{{}}}:changes@0", keys(election).lease);
         for server in cluster.servers() {
             let hearing = server.call(&["PUBSUB", "NUMSUB", &channel]).await;
             if hearing.list()[1].text().unwrap() == "1" {

@@ -6,12 +6,14 @@
 mod support;
 
 mod access;
+mod by_hand;
 mod cluster;
 mod connections;
 mod errors;
 mod fence;
 mod foreign;
 mod forgetting;
+mod messages;
 mod plain_script;
 mod replicas;
 mod sentinels;

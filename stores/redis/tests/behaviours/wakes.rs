@@ -78,7 +78,7 @@ async fn a_release_hands_over_at_once_and_ten_candidates_cost_little_more_than_t
         candidates.iter().map(|elections| elections.elector("shared").start().unwrap()).collect();
     let first = leader(&handles).await;
     soon("all listen", async || {
-        let hearing = server.call(&["PUBSUB", "NUMSUB", "{tenure:leader:shared}:changes"]).await;
+        let hearing = server.call(&["PUBSUB", "NUMSUB", "{tenure:leader:shared}:changes@0"]).await;
         hearing.list()[1].text().unwrap() == "10"
     })
     .await;
@@ -116,8 +116,9 @@ async fn news_come_again_after_a_black_hole() {
     let store = open(&server.url_by(proxy.address()), OPTIONS);
     let election = name("silent");
     let mut changes = store.watch(std::slice::from_ref(&election)).unwrap();
-    let hears =
-        async || server.call(&["PUBSUB", "NUMSUB", "{tenure:leader:silent}:changes"]).await.list()[1].clone();
+    let hears = async || {
+        server.call(&["PUBSUB", "NUMSUB", "{tenure:leader:silent}:changes@0"]).await.list()[1].clone()
+    };
     soon("it listens", async || hears().await.text().unwrap() == "1").await;
     proxy.strand();
     let connections = proxy.counts().connections;
