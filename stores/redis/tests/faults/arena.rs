@@ -12,7 +12,7 @@ use tenure_testkit::process::Process;
 use tenure_testkit::servers::redis::Redis;
 
 use crate::candidate::{self, ELECTION, JOURNAL};
-use crate::deployment::{Deployment, Promise, SEATS};
+use crate::deployment::{ByWays, Deployment, Promise, SEATS};
 use crate::judge::{Complaint, judge};
 use crate::stamps::{Term, Track};
 
@@ -171,13 +171,6 @@ impl<D: Deployment> Arena<D> {
         self.until("it has gone on", |arena| (arena.seats[seat].track.last() > now).then_some(())).await;
     }
 
-    /// Waits until a candidate hears from a server.
-    pub async fn hears(&mut self, seat: usize) {
-        let replies = |arena: &Self| arena.deployment.way(seat).counts().replies;
-        let before = replies(self);
-        self.until("it hears from a server", |arena| (replies(arena) > before).then_some(())).await;
-    }
-
     /// Looks until there is something to see.
     pub async fn until<T>(&mut self, what: &str, look: impl Fn(&Self) -> Option<T>) -> T {
         let until = SystemClock.now().plus(PATIENCE);
@@ -223,6 +216,15 @@ impl<D: Deployment> Arena<D> {
         let broken: Vec<_> = complaints.iter().filter(broken).collect();
         assert!(broken.is_empty(), "{broken:#?}");
         assert!(promise == Promise::Fence || refused == 0, "the fence refused {refused} writes of a leader");
+    }
+}
+
+impl<D: ByWays> Arena<D> {
+    /// Waits until a candidate hears from a server.
+    pub async fn hears(&mut self, seat: usize) {
+        let replies = |arena: &Self| arena.deployment.way(seat).counts().replies;
+        let before = replies(self);
+        self.until("it hears from a server", |arena| (replies(arena) > before).then_some(())).await;
     }
 }
 

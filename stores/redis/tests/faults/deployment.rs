@@ -19,19 +19,22 @@ pub enum Promise {
     Fence,
 }
 
-/// Servers that a store runs on, with a way for each candidate that can be disturbed.
+/// Servers that a store runs on.
 pub trait Deployment {
     /// What it promises.
     fn promise(&self) -> Promise;
 
-    /// The URL for a candidate, by its way.
+    /// The URL for a candidate, by its way if it has one.
     fn url(&self, seat: usize) -> String;
-
-    /// The way of a candidate.
-    fn way(&self, seat: usize) -> &Proxies;
 
     /// The store, past all ways: to look at.
     fn observer(&self) -> &dyn LeaseStore;
+}
+
+/// A deployment with a way for each candidate that can be disturbed.
+pub trait ByWays: Deployment {
+    /// The way of a candidate.
+    fn way(&self, seat: usize) -> &Proxies;
 }
 
 /// Opens the store that a URL of a deployment names.
@@ -80,11 +83,13 @@ impl Deployment for OneServer {
         format!("{by}?survives_restart={survives_restart}")
     }
 
-    fn way(&self, seat: usize) -> &Proxies {
-        &self.ways[seat]
-    }
-
     fn observer(&self) -> &dyn LeaseStore {
         &*self.observer
+    }
+}
+
+impl ByWays for OneServer {
+    fn way(&self, seat: usize) -> &Proxies {
+        &self.ways[seat]
     }
 }

@@ -9,7 +9,7 @@ use tenure_testkit::proxy::{Fault, Requests, Then};
 use tenure_testkit::resp;
 
 use crate::arena::{Arena, TTL, after, rounds};
-use crate::deployment::{Deployment, SEATS};
+use crate::deployment::{ByWays, Deployment, SEATS};
 
 /// The requests of a verb of the store: calls of the script that name it.
 fn verb(verb: &str) -> Requests {
@@ -55,7 +55,7 @@ pub async fn stop(deployment: impl Deployment) {
 }
 
 /// Nothing passes between the leader and the servers: it must stop by itself.
-pub async fn black_hole(deployment: impl Deployment) {
+pub async fn black_hole(deployment: impl ByWays) {
     let mut arena = Arena::open(deployment).await;
     for _ in 0..rounds() {
         let old = arena.leader().await;
@@ -72,7 +72,7 @@ pub async fn black_hole(deployment: impl Deployment) {
 }
 
 /// A renewal is applied and its answer lost: the leader finds out, and goes on.
-pub async fn lost_answers_to_renewals(deployment: impl Deployment) {
+pub async fn lost_answers_to_renewals(deployment: impl ByWays) {
     let mut arena = Arena::open(deployment).await;
     for round in 0..rounds() {
         let leader = arena.leader().await;
@@ -93,13 +93,13 @@ pub async fn lost_answers_to_renewals(deployment: impl Deployment) {
 
 /// The bids that follow the death of a leader are applied and their answers lost: who has won finds out, and opens no second
 /// term.
-pub async fn lost_answers_to_bids(deployment: impl Deployment) {
+pub async fn lost_answers_to_bids(deployment: impl ByWays) {
     let mut arena = Arena::open(deployment).await;
     for round in 0..rounds() {
         let old = arena.leader().await;
         let others = || (0..SEATS).filter(|seat| *seat != old.seat);
         let lost = |arena: &Arena<_>| -> u64 {
-            others().map(|seat| Deployment::way(&arena.deployment, seat).counts().replies_lost).sum()
+            others().map(|seat| ByWays::way(&arena.deployment, seat).counts().replies_lost).sum()
         };
         let before = lost(&arena);
         for seat in others() {
@@ -123,7 +123,7 @@ pub async fn lost_answers_to_bids(deployment: impl Deployment) {
 
 /// A leader gives its lease back and does not hear the answer: the next one leads at once, and the repeated release takes
 /// nothing from it.
-pub async fn lost_answers_to_releases(deployment: impl Deployment) {
+pub async fn lost_answers_to_releases(deployment: impl ByWays) {
     let mut arena = Arena::open(deployment).await;
     for round in 0..rounds() {
         let old = arena.leader().await;
@@ -143,7 +143,7 @@ pub async fn lost_answers_to_releases(deployment: impl Deployment) {
 }
 
 /// All that the leader sends is held back, and delivered when somebody else leads: it changes nothing.
-pub async fn late_delivery(deployment: impl Deployment) {
+pub async fn late_delivery(deployment: impl ByWays) {
     let mut arena = Arena::open(deployment).await;
     for _ in 0..rounds() {
         let old = arena.leader().await;
@@ -162,12 +162,12 @@ pub async fn late_delivery(deployment: impl Deployment) {
 
 /// The bids that follow the death of a leader are held back for a ttl: whoever wins by one that is so old must not lead by
 /// it, since by its own count that lease is over.
-pub async fn late_bids(deployment: impl Deployment) {
+pub async fn late_bids(deployment: impl ByWays) {
     let mut arena = Arena::open(deployment).await;
     for _ in 0..rounds() {
         let old = arena.leader().await;
         let others = || (0..SEATS).filter(|seat| *seat != old.seat);
-        let held = |arena: &Arena<_>, seat| Deployment::way(&arena.deployment, seat).counts().requests_held;
+        let held = |arena: &Arena<_>, seat| ByWays::way(&arena.deployment, seat).counts().requests_held;
         let before: Vec<_> = (0..SEATS).map(|seat| held(&arena, seat)).collect();
         for seat in others() {
             arena.deployment.way(seat).inject(&Fault::HoldBack(verb("acquire")));

@@ -14,6 +14,7 @@
 mod arena;
 mod candidate;
 mod deployment;
+mod failover;
 mod faults;
 mod judge;
 mod one_server;

@@ -5,7 +5,7 @@ use tenure_testkit::proxy::Fault;
 use tenure_testkit::servers::redis::Data;
 
 use crate::arena::{Arena, TTL, rounds};
-use crate::deployment::{Deployment, Memory, OneServer, Promise};
+use crate::deployment::{ByWays, Deployment, Memory, OneServer, Promise};
 use crate::faults;
 use crate::judge::Complaint;
 

@@ -1,0 +1,244 @@
+//! Servers that take each other's place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::store::LeaseStore;
+use tenure_testkit::servers::redis::{Cluster, ClusterOptions, Redis, SentinelOptions, Sentinels};
+
+use crate::arena::{Arena, rounds};
+use crate::candidate::ELECTION;
+use crate::deployment::{Deployment, Promise, open};
+use crate::faults;
+
+/// A deployment in which another server takes the place of one that is gone.
+trait FailsOver: Deployment {
+    fn servers(&self) -> &[Redis];
+
+    /// Returns the server that the lease lies in.
+    async fn serving(&self) -> &Redis;
+
+    /// Waits until another server than `old` serves.
+    async fn taken_over(&self, old: &Redis);
+
+    /// Waits until all is as it was at the start.
+    async fn whole(&self);
+
+    /// Returns the replicas of a server.
+    async fn replicas_of(&self, master: &Redis) -> Vec<&Redis> {
+        let port = master.port().to_string();
+        let mut replicas = Vec::new();
+        for server in self.servers() {
+            let info = server.call(&["INFO", "replication"]).await;
+            if info.line("master_port").is_some_and(|of| of == port) {
+                replicas.push(server);
+            }
+        }
+        replicas
+    }
+}
+
+/// A server that takes the place of one that is dead is found within this time.
+const DOWN_AFTER: Duration = Duration::from_millis(1000);
+
+/// A master, two replicas, three sentinels.
+struct BehindSentinels {
+    sentinels: Sentinels,
+    url: String,
+    observer: Arc<dyn LeaseStore>,
+}
+
+impl BehindSentinels {
+    async fn start(options: &str) -> Self {
+        let sentinels =
+            SentinelOptions { down_after: DOWN_AFTER, ..SentinelOptions::default() }.start().await;
+        let hosts: Vec<_> = sentinels.addresses().iter().map(ToString::to_string).collect();
+        let url = format!(
+            "redis+sentinel://{}/{}?survives_restart=true{options}",
+            hosts.join(","),
+            sentinels.name()
+        );
+        let observer = open(&url);
+        Self { sentinels, url, observer }
+    }
+}
+
+impl Deployment for BehindSentinels {
+    /// Nobody reaches a master that is dead, and the one in its place waits for what it may have lost.
+    fn promise(&self) -> Promise {
+        Promise::Exclusion
+    }
+
+    fn url(&self, _: usize) -> String {
+        self.url.clone()
+    }
+
+    fn observer(&self) -> &dyn LeaseStore {
+        &*self.observer
+    }
+}
+
+impl FailsOver for BehindSentinels {
+    fn servers(&self) -> &[Redis] {
+        self.sentinels.servers()
+    }
+
+    async fn serving(&self) -> &Redis {
+        self.sentinels.master().await
+    }
+
+    async fn taken_over(&self, old: &Redis) {
+        self.sentinels.new_master(old).await;
+    }
+
+    async fn whole(&self) {
+        self.sentinels.wait_until_ready().await;
+    }
+}
+
+/// Three masters with a replica each.
+struct InCluster {
+    cluster: Cluster,
+    slot: u16,
+    url: String,
+    observer: Arc<dyn LeaseStore>,
+}
+
+impl InCluster {
+    async fn start() -> Self {
+        let cluster = ClusterOptions { down_after: DOWN_AFTER, ..ClusterOptions::default() }.start().await;
+        let slot = cluster.slot_of(&format!("tenure:leader:{ELECTION}")).await;
+        let hosts: Vec<_> = cluster.addresses().iter().map(ToString::to_string).collect();
+        let url = format!("redis+cluster://{}?survives_restart=true", hosts.join(","));
+        let observer = open(&url);
+        Self { cluster, slot, url, observer }
+    }
+}
+
+impl Deployment for InCluster {
+    /// Nobody reaches a master that is dead, and whoever sees another one in its place waits for what that may have lost.
+    fn promise(&self) -> Promise {
+        Promise::Exclusion
+    }
+
+    fn url(&self, _: usize) -> String {
+        self.url.clone()
+    }
+
+    fn observer(&self) -> &dyn LeaseStore {
+        &*self.observer
+    }
+}
+
+impl FailsOver for InCluster {
+    fn servers(&self) -> &[Redis] {
+        self.cluster.servers()
+    }
+
+    async fn serving(&self) -> &Redis {
+        self.cluster.master_of(self.slot).await
+    }
+
+    async fn taken_over(&self, old: &Redis) {
+        self.cluster.new_master_of(self.slot, old).await;
+    }
+
+    async fn whole(&self) {
+        self.cluster.wait_until_ready().await;
+    }
+}
+
+/// The server is killed, and another one takes its place: the leader goes on or somebody else leads.
+async fn failover(deployment: impl FailsOver) {
+    let mut arena = Arena::open(deployment).await;
+    for _ in 0..rounds() {
+        arena.leader().await;
+        let old = arena.deployment.serving().await;
+        old.kill().await;
+        arena.deployment.taken_over(old).await;
+        old.start_again().await;
+        arena.deployment.whole().await;
+        arena.leader().await;
+    }
+    arena.assert_promise().await;
+}
+
+/// The server in its place has never heard of the term: nobody leads beside whoever does not know that yet.
+async fn failover_that_loses_the_term(deployment: impl FailsOver) {
+    let mut arena = Arena::open(deployment).await;
+    for _ in 0..rounds() {
+        let before = arena.leader().await;
+        let old = arena.deployment.serving().await;
+        let replicas = arena.deployment.replicas_of(old).await;
+        assert!(!replicas.is_empty());
+        // What is on its way to them would still arrive: there must be no way.
+        for replica in &replicas {
+            replica.freeze().await;
+        }
+        old.call(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+        let ports: Vec<_> = replicas.iter().map(|replica| replica.port()).collect();
+        let old = old.port();
+        arena.ask_to_resign(&before).await;
+        let lost = arena.leader_after(&before).await;
+        let server = |arena: &Arena<_>, port| {
+            FailsOver::servers(&arena.deployment).iter().position(|server| server.port() == port).unwrap()
+        };
+        let at = server(&arena, old);
+        arena.deployment.servers()[at].kill().await;
+        for port in ports {
+            let at = server(&arena, port);
+            arena.deployment.servers()[at].thaw().await;
+        }
+        arena.deployment.taken_over(&arena.deployment.servers()[at]).await;
+        let record = arena.record().await;
+        let mut known = record.last_terms.iter().map(|term| term.token).chain([record.token]);
+        assert!(known.all(|token| token != lost.token), "it was not lost: {record:?}");
+        arena.leader_after(&lost).await;
+        arena.deployment.servers()[at].start_again().await;
+        arena.deployment.whole().await;
+    }
+    arena.assert_promise().await;
+}
+
+mod sentinel {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn kill() {
+        faults::kill(BehindSentinels::start("").await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn failover() {
+        super::failover(BehindSentinels::start("").await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn failover_with_replicas_that_must_have_it() {
+        super::failover(BehindSentinels::start("&min_replicas=1").await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn failover_that_loses_the_term() {
+        super::failover_that_loses_the_term(BehindSentinels::start("").await).await;
+    }
+}
+
+mod cluster {
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn kill() {
+        faults::kill(InCluster::start().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn failover() {
+        super::failover(InCluster::start().await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn failover_that_loses_the_term() {
+        super::failover_that_loses_the_term(InCluster::start().await).await;
+    }
+}
