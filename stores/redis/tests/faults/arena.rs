@@ -6,7 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tenure_core::clock::{ClockExt, Moment};
 use tenure_core::name::RequestId;
-use tenure_core::store::{Action, ControlRequest, LeaseRecord, Requested};
+use tenure_core::store::{Action, ControlRequest, LeaseRecord, Pause, Requested};
 use tenure_core::{Attempt, Clock, ElectionName, FencingToken, Random, SystemClock};
 use tenure_testkit::process::Process;
 use tenure_testkit::servers::redis::Redis;
@@ -146,6 +146,17 @@ impl<D: Deployment> Arena<D> {
         assert_eq!(asked.unwrap(), Requested::Accepted(reign.token));
     }
 
+    /// Has the leader give its term up, and nobody elected for a while; returns when nobody leads.
+    pub async fn pause(&self, reign: &Reign, ends_in: Duration) {
+        let pause = Pause { by: "the test".to_owned(), ends_in };
+        let operator = self.deployment.observer().operator().unwrap();
+        operator.pause(&self.election, Attempt::new(&self.random), pause).await.unwrap();
+        self.ask_to_resign(reign).await;
+        while self.record().await.holder.is_some() {
+            SystemClock.sleep(Duration::from_millis(5)).await;
+        }
+    }
+
     /// Kills a candidate (SIGKILL).
     pub fn kill(&mut self, seat: usize) {
         let process = self.seats[seat].process.take().unwrap();
@@ -239,7 +250,8 @@ impl Seat {
         let holder = format!("candidate-{seat}-{start}");
         let path = directory.path().join(&holder);
         let track = Track::new(holder, path);
-        let process = candidate::start(&deployment.url(seat), &resource.url(), track.path(), TTL).await;
+        let process =
+            candidate::start(&deployment.url(seat), &resource.url(), track.path(), deployment.ttl()).await;
         Self { process: Some(process), track }
     }
 }

@@ -1,11 +1,14 @@
 //! Where candidates meet.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_core::store::LeaseStore;
 use tenure_redis::RedisStore;
 use tenure_testkit::proxy::{Proxies, Resp};
 use tenure_testkit::servers::redis::{Options, Redis};
+
+use crate::arena::TTL;
 
 /// How many candidates there are.
 pub const SEATS: usize = 3;
@@ -23,6 +26,11 @@ pub enum Promise {
 pub trait Deployment {
     /// What it promises.
     fn promise(&self) -> Promise;
+
+    /// The ttl of the leases.
+    fn ttl(&self) -> Duration {
+        TTL
+    }
 
     /// The URL for a candidate, by its way if it has one.
     fn url(&self, seat: usize) -> String;

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::LeaseStore;
+use tenure_core::{Clock, SystemClock};
 use tenure_testkit::servers::redis::{Cluster, ClusterOptions, Redis, SentinelOptions, Sentinels};
 
-use crate::arena::{Arena, rounds};
+use crate::arena::{Arena, TTL, after, rounds};
 use crate::candidate::ELECTION;
-use crate::deployment::{Deployment, Promise, open};
+use crate::deployment::{Deployment, Promise, SEATS, open};
 use crate::faults;
 
 /// A deployment in which another server takes the place of one that is gone.
@@ -41,15 +42,19 @@ trait FailsOver: Deployment {
 /// A server that takes the place of one that is dead is found within this time.
 const DOWN_AFTER: Duration = Duration::from_millis(1000);
 
+/// Long enough to cut the replicas off.
+const PAUSE: Duration = Duration::from_secs(2);
+
 /// A master, two replicas, three sentinels.
 struct BehindSentinels {
     sentinels: Sentinels,
+    ttl: Duration,
     url: String,
     observer: Arc<dyn LeaseStore>,
 }
 
 impl BehindSentinels {
-    async fn start(options: &str) -> Self {
+    async fn start(ttl: Duration, options: &str) -> Self {
         let sentinels =
             SentinelOptions { down_after: DOWN_AFTER, ..SentinelOptions::default() }.start().await;
         let hosts: Vec<_> = sentinels.addresses().iter().map(ToString::to_string).collect();
@@ -59,11 +64,15 @@ impl BehindSentinels {
             sentinels.name()
         );
         let observer = open(&url);
-        Self { sentinels, url, observer }
+        Self { sentinels, ttl, url, observer }
     }
 }
 
 impl Deployment for BehindSentinels {
+    fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
     /// Nobody reaches a master that is dead, and the one in its place waits for what it may have lost.
     fn promise(&self) -> Promise {
         Promise::Exclusion
@@ -163,38 +172,58 @@ async fn failover(deployment: impl FailsOver) {
     arena.assert_promise().await;
 }
 
+/// Whether somebody comes after the failover who has never heard of the leader.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Newcomer {
+    Comes,
+    None,
+}
+
 /// The server in its place has never heard of the term: nobody leads beside whoever does not know that yet.
-async fn failover_that_loses_the_term(deployment: impl FailsOver) {
+async fn failover_that_loses_the_term(deployment: impl FailsOver, newcomer: Newcomer) {
     let mut arena = Arena::open(deployment).await;
     for _ in 0..rounds() {
         let before = arena.leader().await;
-        let old = arena.deployment.serving().await;
-        let replicas = arena.deployment.replicas_of(old).await;
-        assert!(!replicas.is_empty());
-        // What is on its way to them would still arrive: there must be no way.
-        for replica in &replicas {
-            replica.freeze().await;
-        }
-        old.call(&["CLIENT", "KILL", "TYPE", "replica"]).await;
-        let ports: Vec<_> = replicas.iter().map(|replica| replica.port()).collect();
-        let old = old.port();
-        arena.ask_to_resign(&before).await;
-        let lost = arena.leader_after(&before).await;
-        let server = |arena: &Arena<_>, port| {
+        let place = |arena: &Arena<_>, server: &Redis| {
+            let port = server.port();
             FailsOver::servers(&arena.deployment).iter().position(|server| server.port() == port).unwrap()
         };
-        let at = server(&arena, old);
-        arena.deployment.servers()[at].kill().await;
-        for port in ports {
-            let at = server(&arena, port);
-            arena.deployment.servers()[at].thaw().await;
+        let (old, replicas) = {
+            let old = arena.deployment.serving().await;
+            let replicas = arena.deployment.replicas_of(old).await;
+            let replicas: Vec<_> = replicas.into_iter().map(|replica| place(&arena, replica)).collect();
+            (place(&arena, old), replicas)
+        };
+        assert!(!replicas.is_empty());
+        // So that what the replicas have last is that nobody leads.
+        arena.pause(&before, PAUSE).await;
+        // What is on its way to them would still arrive: there must be no way.
+        for replica in &replicas {
+            arena.deployment.servers()[*replica].freeze().await;
         }
-        arena.deployment.taken_over(&arena.deployment.servers()[at]).await;
+        arena.deployment.servers()[old].call(&["CLIENT", "KILL", "TYPE", "replica"]).await;
+        let lost = arena.leader_after(&before).await;
+        let other = (lost.seat + 1) % SEATS;
+        if newcomer == Newcomer::Comes {
+            arena.stop(lost.seat).await;
+            arena.kill(other);
+        }
+        arena.deployment.servers()[old].kill().await;
+        for replica in &replicas {
+            arena.deployment.servers()[*replica].thaw().await;
+        }
+        arena.deployment.taken_over(&arena.deployment.servers()[old]).await;
         let record = arena.record().await;
         let mut known = record.last_terms.iter().map(|term| term.token).chain([record.token]);
         assert!(known.all(|token| token != lost.token), "it was not lost: {record:?}");
+        if newcomer == Newcomer::Comes {
+            arena.replace(other).await;
+            // In which it bids; the leader then wakes up, with most of its ttl before it.
+            after(SystemClock.now(), Duration::from_secs(1)).await;
+            arena.go_on(lost.seat).await;
+        }
         arena.leader_after(&lost).await;
-        arena.deployment.servers()[at].start_again().await;
+        arena.deployment.servers()[old].start_again().await;
         arena.deployment.whole().await;
     }
     arena.assert_promise().await;
@@ -205,22 +234,29 @@ mod sentinel {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn kill() {
-        faults::kill(BehindSentinels::start("").await).await;
+        faults::kill(BehindSentinels::start(TTL, "").await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn failover() {
-        super::failover(BehindSentinels::start("").await).await;
+        super::failover(BehindSentinels::start(TTL, "").await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn failover_with_replicas_that_must_have_it() {
-        super::failover(BehindSentinels::start("&min_replicas=1").await).await;
+        super::failover(BehindSentinels::start(TTL, "&min_replicas=1").await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn failover_that_loses_the_term() {
-        super::failover_that_loses_the_term(BehindSentinels::start("").await).await;
+        super::failover_that_loses_the_term(BehindSentinels::start(TTL, "").await, Newcomer::None).await;
+    }
+
+    /// The sentinels tell a newcomer that there was a failover.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn failover_that_loses_the_term_of_a_leader_that_is_stopped() {
+        let deployment = BehindSentinels::start(TTL * 3, "").await;
+        super::failover_that_loses_the_term(deployment, Newcomer::Comes).await;
     }
 }
 
@@ -239,6 +275,6 @@ mod cluster {
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn failover_that_loses_the_term() {
-        super::failover_that_loses_the_term(InCluster::start().await).await;
+        super::failover_that_loses_the_term(InCluster::start().await, Newcomer::None).await;
     }
 }
