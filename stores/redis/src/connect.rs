@@ -45,6 +45,8 @@ pub(crate) struct Connected {
     pub(crate) up: Duration,
     /// So long at least has the server been the one that serves; [`ALWAYS`] if no other one ever did.
     pub(crate) serves: Duration,
+    /// Whether no other server may still take itself for the one that serves. If one may, this one gives nobody a lease.
+    pub(crate) settled: bool,
     /// What the server calls its present run; another one may know less.
     pub(crate) run: String,
 }
@@ -208,7 +210,7 @@ impl Connect for Node {
     async fn connect(&self, push: Push) -> Result<Connected, Trouble> {
         let mut connection = self.open(push).await?;
         let (up, run) = verify(&mut connection, &self.config, self.script, self.of_cluster).await?;
-        Ok(Connected { connection, up, serves: ALWAYS, run })
+        Ok(Connected { connection, up, serves: ALWAYS, settled: true, run })
     }
 
     fn name(&self) -> &str {

@@ -30,6 +30,9 @@ const SIGN_OF_LIFE: u32 = 4;
 /// A connection of at most this age is new for whoever repeats a call: thousands that do so at once share it.
 const NEW: Duration = Duration::from_millis(100);
 
+/// So long is a connection used to a server beside which another one may serve: then it is looked whether that is over.
+const UNSETTLED: Duration = Duration::from_secs(1);
+
 /// The shared connection; clones are the same one.
 #[derive(Clone)]
 pub(crate) struct Links {
@@ -76,6 +79,8 @@ pub(crate) struct Link {
     up: Duration,
     /// How long it had been the one that serves then.
     serves: Duration,
+    /// Whether no other one may have served beside it.
+    settled: bool,
     run: Run,
     gone: Arc<AtomicBool>,
     /// A call was given up since the last answer.
@@ -239,7 +244,7 @@ impl Shared {
                 told.store(true, Ordering::Release);
             }
         };
-        let Connected { connection, up, serves, run } = self.connect.connect(Box::new(push)).await?;
+        let Connected { connection, up, serves, settled, run } = self.connect.connect(Box::new(push)).await?;
         // After the server told how long it has been up: what is added to that is then never too much.
         let made = self.clock.now();
         Ok(Arc::new(Link {
@@ -247,6 +252,7 @@ impl Shared {
             made,
             up,
             serves,
+            settled,
             run: self.run(&run, made),
             gone,
             unanswered: AtomicBool::new(false),
@@ -274,9 +280,11 @@ impl Shared {
 impl Link {
     fn is_usable(&self, again: bool, now: Moment) -> bool {
         let gone = self.gone.load(Ordering::Acquire);
-        let new = now.time_since(self.made) <= NEW;
+        let age = now.time_since(self.made);
+        let new = age <= NEW;
         let silent = self.is_suspect() || self.waiting.load(Ordering::Acquire) > 0;
-        !gone && (!again || !silent || new)
+        let unsettled = !self.settled && age > UNSETTLED;
+        !gone && !unsettled && (!again || !silent || new)
     }
 
     /// Tells whether the last call over it was given up.
@@ -294,7 +302,11 @@ impl Link {
                 let since = |moment| now.time_since(moment) - now.time_since(moment) / 10;
                 let command = command(Age {
                     up: self.up.saturating_add(since(self.made)),
-                    serves: self.serves.saturating_add(since(self.made)),
+                    serves: if self.settled {
+                        self.serves.saturating_add(since(self.made))
+                    } else {
+                        Duration::ZERO
+                    },
                     met: self.run.met.map(since),
                     run: &self.run.name,
                 });

@@ -49,9 +49,12 @@ struct Word {
     master: Host,
     /// Rises with each failover.
     epoch: u64,
-    /// So long at least has this one been master: [`ALWAYS`] if there has been no failover. A sentinel counts from when it
-    /// saw the change, or from its own start.
+    /// So long at least has this one been the only master: [`ALWAYS`] if there has been no failover. A sentinel counts from
+    /// when it saw the change, or from its own start.
     serves: Duration,
+    /// Whether nobody else takes itself for the master any more. A failover that a person orders leaves the old one as it is
+    /// for some ten seconds.
+    settled: bool,
 }
 
 /// Why a sentinel names no master.
@@ -113,17 +116,18 @@ impl Sentinels {
     }
 
     async fn ask_one(&self, sentinel: &RedisConfig, limit: Duration) -> Result<Word, Reason> {
-        let mut both = redis::pipe();
-        both.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
-        both.cmd("SENTINEL").arg("MASTER").arg(&self.master);
+        let mut all = redis::pipe();
+        for question in ["GET-MASTER-ADDR-BY-NAME", "MASTER", "REPLICAS"] {
+            all.cmd("SENTINEL").arg(question).arg(&self.master);
+        }
         let answers = within(&self.clock, limit, async {
             let mut connection = connect_plainly(sentinel).await?;
-            connection.send_packed_commands(&both, 0, both.len()).await.map_err(Trouble::Connection)
+            connection.send_packed_commands(&all, 0, all.len()).await.map_err(Trouble::Connection)
         });
         let word = answers.await.and_then(|answers| {
             let mut answers = answers.into_iter();
-            let (address, details) = (outcome(answers.next())?, outcome(answers.next())?);
-            Word::read(address, details).map_err(Trouble::Reply)
+            let [address, details, replicas] = std::array::from_fn(|_| outcome(answers.next()));
+            Word::read(address?, details?, replicas?).map_err(Trouble::Reply)
         });
         word.map_err(|trouble| Reason::of(&sentinel.address, &trouble))
     }
@@ -142,12 +146,12 @@ impl Sentinels {
 #[async_trait]
 impl Connect for Sentinels {
     async fn connect(&self, push: Push) -> Result<Connected, Trouble> {
-        let Word { master, serves, .. } = self.ask().await?;
+        let Word { master, serves, settled, .. } = self.ask().await?;
         let name = master.to_string();
         let node =
             Node::new(RedisConfig { address: Address::Tcp(master), ..self.server.clone() }, self.script);
         match node.connect(push).await {
-            Ok(connected) => Ok(Connected { serves, ..connected }),
+            Ok(connected) => Ok(Connected { serves, settled, ..connected }),
             Err(Trouble::Unfit(kind, what)) if what == REPLICA => {
                 let rule = "which is a replica now: a failover is under way, try again";
                 Err(Trouble::Unfit(kind, format!("names {name} as the master, {rule}")))
@@ -172,8 +176,8 @@ impl Connect for Sentinels {
 }
 
 impl Word {
-    /// Takes the answers to both questions.
-    fn read(address: Value, details: Value) -> Result<Self, String> {
+    /// Takes the answers to all questions.
+    fn read(address: Value, details: Value, replicas: Value) -> Result<Self, String> {
         let address: Option<(String, u16)> =
             redis::from_redis_value(address).map_err(|error| error.to_string())?;
         let Some((host, port)) = address else { return Err("it names no address".to_owned()) };
@@ -188,13 +192,35 @@ impl Word {
             Some(ms) => Duration::from_millis(ms),
             None => Duration::ZERO,
         };
-        Ok(Self { master: Host { host, port }, epoch, serves })
+        let replicas: Vec<BTreeMap<String, String>> =
+            redis::from_redis_value(replicas).map_err(|error| error.to_string())?;
+        let word = Self { master: Host { host, port }, epoch, serves, settled: true };
+        // Without a failover nobody else ever was the master.
+        Ok(if epoch == 0 { word } else { replicas.iter().fold(word, Self::beside) })
     }
 
-    /// Returns the newer one of two. Of two that are as new both say so long *at least*.
+    /// Takes into account what is known of one of the others, which may have been the master before.
+    fn beside(self, other: &BTreeMap<String, String>) -> Self {
+        let is = |name: &str, value: &str| other.get(name).is_some_and(|found| found == value);
+        let age = |name: &str| {
+            other.get(name).and_then(|text| text.parse().ok()).map_or(Duration::ZERO, Duration::from_millis)
+        };
+        let is_down = other.get("flags").is_some_and(|flags| flags.contains("down"));
+        let is_replica = is("role-reported", "slave");
+        let was_asked = age("info-refresh") > Duration::ZERO;
+        let since = if is_replica { age("role-reported-time") } else { age("s-down-time") };
+        Self {
+            serves: self.serves.min(since),
+            settled: self.settled && (is_down || is_replica && was_asked),
+            ..self
+        }
+    }
+
+    /// Returns the newer one of two. Of two that are as new, the one counts that is less sure.
     fn or_newer(self, other: Self) -> Self {
         if self.epoch == other.epoch && self.master == other.master {
-            return Self { serves: self.serves.max(other.serves), ..self };
+            let (serves, settled) = (self.serves.min(other.serves), self.settled && other.settled);
+            return Self { serves, settled, ..self };
         }
         if other.epoch > self.epoch { other } else { self }
     }
@@ -227,7 +253,7 @@ impl Reason {
                 (ErrorKind::Denied, format!("refuses the user or the password ({error}): {rule}"))
             }
             (redis::ErrorKind::Server(ServerErrorKind::NoPerm), _) => {
-                let rule = "grant +sentinel|get-master-addr-by-name +sentinel|master";
+                let rule = "grant +sentinel|get-master-addr-by-name +sentinel|master +sentinel|replicas";
                 (ErrorKind::Denied, format!("does not let this user ask for the master: {rule}"))
             }
             (_, "ERR") if detail.contains("unknown command") => {
@@ -255,7 +281,7 @@ mod tests {
 
     fn word(port: u16, epoch: u64, serves_ms: u64) -> Word {
         let master = Host { host: "h".into(), port };
-        Word { master, epoch, serves: Duration::from_millis(serves_ms) }
+        Word { master, epoch, serves: Duration::from_millis(serves_ms), settled: true }
     }
 
     fn texts(texts: &[&str]) -> Value {
@@ -269,18 +295,42 @@ mod tests {
         assert_eq!(new.clone().or_newer(old), new);
         // The same server again, two failovers later: the old word about its age does not count.
         assert_eq!(word(1, 3, 90_000).or_newer(word(1, 5, 7)), word(1, 5, 7));
-        // Each says "at least".
-        assert_eq!(word(1, 3, 10).or_newer(word(1, 3, 90)), word(1, 3, 90));
+        // One that missed the last two failovers to the same server says too much.
+        assert_eq!(word(1, 3, 10).or_newer(word(1, 3, 90)), word(1, 3, 10));
     }
 
     #[test]
     fn in_the_middle_of_a_failover_the_age_of_the_old_master_does_not_count() {
         let of =
             ["ip", "h", "port", "1", "flags", "master", "config-epoch", "4", "role-reported-time", "90000"];
-        assert_eq!(Word::read(texts(&["h", "1"]), texts(&of)), Ok(word(1, 4, 90_000)));
-        assert_eq!(Word::read(texts(&["h", "2"]), texts(&of)), Ok(word(2, 4, 0)));
-        assert!(Word::read(Value::Nil, texts(&of)).is_err());
+        let none = Value::Array(Vec::new());
+        assert_eq!(Word::read(texts(&["h", "1"]), texts(&of), none.clone()), Ok(word(1, 4, 90_000)));
+        assert_eq!(Word::read(texts(&["h", "2"]), texts(&of), none.clone()), Ok(word(2, 4, 0)));
+        assert!(Word::read(Value::Nil, texts(&of), none.clone()).is_err());
         let never = ["ip", "h", "port", "1", "config-epoch", "0", "role-reported-time", "9"];
-        assert_eq!(Word::read(texts(&["h", "1"]), texts(&never)).unwrap().serves, ALWAYS);
+        assert_eq!(Word::read(texts(&["h", "1"]), texts(&never), none).unwrap().serves, ALWAYS);
+    }
+
+    #[test]
+    fn as_long_as_the_old_master_may_serve_the_new_one_is_not_alone() {
+        let of = ["ip", "h", "port", "1", "config-epoch", "4", "role-reported-time", "90000"];
+        let with = |replica: &[&str]| {
+            let replicas = Value::Array(vec![texts(replica)]);
+            let word = Word::read(texts(&["h", "1"]), texts(&of), replicas).unwrap();
+            (word.settled, word.serves.as_millis())
+        };
+        let replica = |role, age, flags| ["role-reported", role, "role-reported-time", age, "flags", flags];
+        let told = |entry: [&'static str; 6]| [entry.as_slice(), &["info-refresh", "300"]].concat();
+        assert_eq!(with(&told(replica("slave", "95000", "slave"))), (true, 90_000));
+        assert_eq!(with(&told(replica("slave", "700", "slave"))), (true, 700), "only lately");
+        assert_eq!(with(&told(replica("master", "5000", "slave"))), (false, 0));
+        assert_eq!(
+            with(&replica("slave", "5000", "slave,disconnected")),
+            (false, 5000),
+            "nobody asked it yet"
+        );
+        assert_eq!(with(&replica("slave", "5000", "s_down,slave,disconnected")), (true, 5000));
+        let hangs = [replica("master", "9000", "s_down,slave").as_slice(), &["s-down-time", "400"]].concat();
+        assert_eq!(with(&hangs), (true, 400));
     }
 }

@@ -172,6 +172,27 @@ async fn failover(deployment: impl FailsOver) {
     arena.assert_promise().await;
 }
 
+/// A person orders a failover: the old master serves on for some ten seconds, and its leader with it. Whoever comes new is
+/// sent to the other one.
+async fn ordered_failover(deployment: BehindSentinels) {
+    let mut arena = Arena::open(deployment).await;
+    for _ in 0..rounds() {
+        let leader = arena.leader().await;
+        let old = arena.deployment.serving().await.port();
+        let other = (leader.seat + 1) % SEATS;
+        arena.kill(other);
+        let sentinels = &arena.deployment.sentinels;
+        sentinels.sentinels()[0].call(&["SENTINEL", "FAILOVER", sentinels.name()]).await;
+        let servers = arena.deployment.servers();
+        let old = servers.iter().find(|server| server.port() == old).unwrap();
+        arena.deployment.taken_over(old).await;
+        arena.replace(other).await;
+        arena.deployment.whole().await;
+        arena.leader_after(&leader).await;
+    }
+    arena.assert_promise().await;
+}
+
 /// Whether somebody comes after the failover who has never heard of the leader.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Newcomer {
@@ -240,6 +261,11 @@ mod sentinel {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn failover() {
         super::failover(BehindSentinels::start(TTL, "").await).await;
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn ordered_failover() {
+        super::ordered_failover(BehindSentinels::start(TTL, "").await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
