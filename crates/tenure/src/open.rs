@@ -94,10 +94,8 @@ impl StoreUrl {
         }
         #[cfg(feature = "redis")]
         if let Self::Redis(config) = self {
-            return match tenure_redis::RedisStore::new((**config).clone()) {
-                Ok(store) => Ok(Arc::new(store)),
-                Err(error) => Err(StoreError::new(ErrorKind::Invalid, "redis", "open", error.to_string())),
-            };
+            return tenure_redis::open((**config).clone())
+                .map_err(|error| StoreError::new(ErrorKind::Invalid, "redis", "open", error.to_string()));
         }
         Ok(Arc::new(MemoryStore::new()))
     }
@@ -321,5 +319,7 @@ mod tests {
         assert_eq!(url.to_string(), "redis://localhost:1/2");
         assert!(!format!("{url:?}").contains("secret"));
         assert_eq!(url.open().unwrap().guarantees().store, "redis");
+        let nodes: StoreUrl = "redlock://app:secret@a,b,c/2".parse().unwrap();
+        assert_eq!(nodes.open().unwrap().guarantees().store, "redlock");
     }
 }

@@ -12,7 +12,8 @@
 -- Numbers of more than 14 digits are only ever written with `text`: `tostring` and `..` would round them.
 -- Where another server may take this one's place, the caller gives the last arguments of a verb, too: `spare_ms`, for which a
 -- lease lasts longer here than its holder counts with, since the other one's clock may be ahead; and `again`, which lets a
--- repeated call write what stands there already: only a write can be waited for until replicas have it.
+-- repeated call write what stands there already: only a write can be waited for until replicas have it. Where a majority of
+-- several servers decides, other arguments follow those, which are empty then.
 -- An error names the line of its command, from which the caller tells which one it was: one command in a line.
 
 local lease, kept = KEYS[1], KEYS[2]
@@ -26,6 +27,11 @@ end
 local function time()
   local now = call('TIME')
   return now[1] * 1000000 + now[2]
+end
+
+-- Tells whether the caller gave an argument that may be left out.
+local function is_given(argument)
+  return argument and argument ~= ''
 end
 
 -- Tells everybody who waits. Whoever may not publish still leads: a missed wake-up costs time, not safety.
@@ -58,24 +64,31 @@ end
 -- Renewing comes first and reads only what it needs, because nearly every call is a renewal.
 --
 -- The caller holds the lease if it has its value, its token, and was last written by itself. A foreign mark under its own
--- value is a cloned process: at most one of the two may go on.
-local function renew(value, token, marks, at_ms, answer_id, answered, spare_ms, again)
+-- value is a cloned process: at most one of the two may go on. Of several servers one may have missed renewals: it is behind
+-- `renewals`, which a majority has.
+local function is_last(attempt, count, marks, renewals)
+  local behind = renewals and tonumber(count or 0) < tonumber(renewals)
+  return behind or string.find(marks, attempt or '?', 1, true)
+end
+
+local function renew(value, token, marks, at_ms, answer_id, answered, spare_ms, again, renewals, renewals_total)
   local present = call('GET', lease)
   local found = present == value and call('HMGET', kept, 'value', 'token', 'attempt', 'ttl_ms', 'renew_count', 'renew_total', 'request_id')
-  if not found or found[1] ~= value or found[2] ~= token or not string.find(marks, found[3] or '?', 1, true) then
+  if not found or found[1] ~= value or found[2] ~= token or not is_last(found[3], found[5], marks, renewals) then
     local fields = call('HGETALL', kept)
     return { mark, 'lost', (present or #fields > 0) and view(time(), present, fields) }
   end
   local ttl_ms, count, total, request = found[4], found[5] or '0', found[6] or '0', false
+  if renewals and tonumber(count) < tonumber(renewals) then count, total = renewals, renewals_total end
   if found[3] ~= mark then
     -- The lease first: a server without memory to spare lets a script go on that began with this.
-    local lasts_ms = spare_ms and text(ttl_ms + spare_ms) or ttl_ms
+    local lasts_ms = is_given(spare_ms) and text(ttl_ms + spare_ms) or ttl_ms
     call('PEXPIRE', lease, lasts_ms)
     count, total = text(count + 1), text(total + 1)
     call('HSET', kept, 'attempt', mark, 'renewed_at_ms', at_ms, 'renew_count', count, 'renew_total', total)
     -- The bid, without the candidate's name.
     publish('renewed ' .. string.sub(value, -32) .. ' ' .. mark .. ' ' .. token .. ' ' .. lasts_ms .. ' ' .. count .. ' ' .. total .. ' ' .. at_ms)
-  elseif again then
+  elseif is_given(again) then
     call('HSET', kept, 'attempt', mark)
   end
   if found[7] then
@@ -143,11 +156,11 @@ local function is_ahead(moment)
 end
 
 -- Returns the last terms with the present one as the newest.
-local function terms_with(record, how, cool_down_ms)
+local function terms_with(record, how, cool_down_ms, ended_at_ms)
   local lines = {}
   for line in string.gmatch(record.terms or '', '[^\n]+') do lines[#lines + 1] = line end
   lines[#lines + 1] = '{"token":' .. record.token .. ',"who":' .. record.who
-    .. ',"acquired_at_ms":' .. record.acquired_at_ms .. ',"ended_at_ms":' .. now_ms
+    .. ',"acquired_at_ms":' .. record.acquired_at_ms .. ',"ended_at_ms":' .. (ended_at_ms or now_ms)
     .. ',"end":"' .. how .. '"' .. (cool_down_ms ~= '' and ',"cool_down_ms":' .. cool_down_ms or '') .. '}'
   return table.concat(lines, '\n', math.max(1, #lines - LAST_TERMS + 1))
 end
@@ -267,16 +280,31 @@ local function publish_view(value, left_ms, record)
   publish('view ' .. cjson.encode({ text(now), value, tonumber(left_ms), 0, record }))
 end
 
-local function release(value, token, marks, how, successor, window_ms, cool_down_ms, answer_id, answered, again)
+local function is_withdrawn(record, bid, token)
+  return record.withdrawn == bid and tonumber(token) <= tonumber(record.withdrawn_token)
+end
+
+-- Notes that no vote for a bid is wanted any more, up to a token.
+local function note_withdrawn(record, bid, token)
+  if is_withdrawn(record, bid, token) then return end
+  set(record, { format = FORMAT, election = election, token = record.token, withdrawn = bid, withdrawn_token = token })
+end
+
+local function release(value, token, marks, how, successor, window_ms, cool_down_ms, answer_id, answered, again, renewals, at_ms)
   local present = call('GET', lease)
   local record, _, corrupt = look()
   if corrupt then return corrupt end
   if record.release == mark then
-    if again then call('HSET', kept, 'release', mark) end
+    if is_given(again) then call('HSET', kept, 'release', mark) end
     return { mark, 'released' }
   end
   local own = is_held(present, record) and present == value and record.token == token
-  if not own or not string.find(marks, record.attempt, 1, true) then return { mark, 'not_held' } end
+  if not own or not is_last(record.attempt, record.renew_count, marks, renewals) then
+    -- Of several servers one may be about to give its vote: it is too late for that.
+    local missed = renewals and not present and tonumber(record.token) < tonumber(token)
+    if missed then note_withdrawn(record, string.sub(value, -32), token) end
+    return { mark, 'not_held' }
+  end
   call('DEL', lease)
   answer(record, now, answer_id, answered)
   -- The request may have run out since the holder took it up; what became of it is told all the same.
@@ -289,13 +317,13 @@ local function release(value, token, marks, how, successor, window_ms, cool_down
     set(record, { answer_id = record.request_id, answer = late })
   end
   set(record, {
-    terms = terms_with(record, how, cool_down_ms), release = mark, reserved_for = successor,
+    terms = terms_with(record, how, cool_down_ms, at_ms), release = mark, reserved_for = successor,
     reserved_until = moment_in(window_ms),
     succeeded_at = how == 'succeeded' and text(now) or nil,
   })
   remove(record, {
     'value', 'bid', 'attempt', 'ttl_ms', 'who', 'about', 'acquired_at_ms', 'renewed_at_ms', 'renew_count', 'gap',
-    unpack(REQUEST),
+    'before', unpack(REQUEST),
   })
   publish_view(false, -2, record)
   return { mark, 'released' }
@@ -305,7 +333,7 @@ local function read()
   local present = call('GET', lease)
   local _, fields, corrupt = look()
   if corrupt then return corrupt end
-  if not present and #fields == 0 then return { mark, 'nothing' } end
+  if not present and #fields == 0 then return { mark, 'nothing', text(now) } end
   return { mark, 'found', view(now, present, fields) }
 end
 
@@ -348,7 +376,126 @@ local function resume()
   return { mark, 'done' }
 end
 
+-- What follows is for one of several servers that know nothing of each other, of which a majority decides (Redlock).
+
+-- Makes the record what `fields` say, and nothing else; returns the refusal, if there is one. Setting before removing, as in
+-- `acquire`.
+local function replace(record, fields)
+  fields.format, fields.election = FORMAT, election
+  local stale = {}
+  for name in pairs(record) do
+    if not fields[name] then stale[#stale + 1] = name end
+  end
+  set(record, fields)
+  if #stale == 0 then return end
+  local removed = redis.pcall('HDEL', kept, unpack(stale))
+  if type(removed) == 'table' then return removed end
+  for _, name in ipairs(stale) do record[name] = nil end
+end
+
+-- Writes a record and its lease, or neither of them.
+local function put(was, record, fields, value, ttl_ms)
+  local refusal = replace(record, fields)
+  if refusal then return undone(was, refusal, 'HDEL') end
+  local written = redis.pcall('SET', lease, value, 'PX', ttl_ms)
+  if written.err then return undone(was, written, 'SET') end
+end
+
+-- Keeps a moment within what can be told.
+local function told(moment)
+  return text(math.max(0, math.min(moment, TOKEN_LIMIT - 1)))
+end
+
+-- Gives this server's vote: the lease, under a token that the bidder has chosen above all that a majority knew. Only a token
+-- above this server's own will do, so that any two majorities share a server that knows the higher one. The bidder also
+-- brings what the majority knew of the terms before, since this server may have missed some.
+--
+-- What was here before is kept aside until the term has ended: a vote that is not enough is taken back.
+local function vote(bid, value, candidate, token, supersedes, success_age, brought, longest_ttl_ms, up_ms, serves_ms, run)
+  local present = call('GET', lease)
+  local record, fields, corrupt = look()
+  if corrupt then return corrupt end
+  local held = is_held(present, record)
+  local mine = record.bid == bid
+  local function refused(wait_ms)
+    return { mark, 'refused', view(now, present, fields, wait_ms) }
+  end
+  if present and not held then
+    -- As in `acquire`.
+    if not record.foreign then
+      redis.pcall('HSET', kept, 'format', FORMAT, 'election', election, 'token', record.token, 'foreign', '1')
+    end
+    return refused()
+  end
+  if held and mine and record.token == token then return { mark, 'voted' } end
+  if held and not mine and record.bid ~= supersedes then return refused() end
+  local spent = (mine and not held) or string.find(record.terms or '', '"bid":"' .. bid .. '"', 1, true)
+  local reserved = is_ahead(record.reserved_until) and record.reserved_for ~= candidate
+  if spent or reserved or is_ahead(record.pause_until) then return refused() end
+  -- A vote that was taken back before it arrived is not given any more.
+  if tonumber(token) <= tonumber(record.token) or is_withdrawn(record, bid, token) then return refused() end
+  -- As in `acquire`.
+  local wait_ms = wait_after_start(math.max(tonumber(longest_ttl_ms), tonumber(record.ttl_ms or 0)), tonumber(up_ms), tonumber(serves_ms))
+  if wait_ms > 0 then return refused(wait_ms) end
+  local given = cjson.decode(brought)
+  given.token, given.value, given.bid, given.run = token, value, bid, run
+  given.withdrawn, given.withdrawn_token = record.withdrawn, record.withdrawn_token
+  given.succeeded_at = success_age ~= '' and told(now - tonumber(success_age)) or nil
+  -- A second vote for one bid replaces the first one: what was before is what was before that.
+  given.before = record.before
+  if not mine then
+    record.before = nil
+    given.before = #fields > 0 and cjson.encode(record) or nil
+  end
+  local refusal = put(fields, record, given, value, given.ttl_ms)
+  if refusal then return refusal end
+  record.before = nil
+  publish_view(value, given.ttl_ms, record)
+  return { mark, 'voted' }
+end
+
+-- Takes a vote back that was not enough, also one that has not arrived yet. The term never was: the server forgets it, its
+-- token too.
+local function withdraw(bid, value, token)
+  local record, fields, corrupt = look()
+  if corrupt then return corrupt end
+  if record.bid == bid and tonumber(record.token) <= tonumber(token) then
+    if call('GET', lease) == value then call('DEL', lease) end
+    local before = record.before and cjson.decode(record.before) or {}
+    before.token = before.token or '0'
+    local refusal = replace(record, before)
+    if refusal then return undone(fields, refusal, 'HDEL') end
+  end
+  note_withdrawn(record, bid, token)
+  publish_view(call('GET', lease), call('PTTL', lease), record)
+  return { mark, 'done' }
+end
+
+-- Takes back the lease of a term that has a majority without this server, as another server shows it: this one was away, or
+-- has lost its data. It votes for nothing new by that.
+local function take_back(value, token, left_ms, as_of, shown, run)
+  local present = call('GET', lease)
+  local record, was, corrupt = look()
+  if corrupt then return corrupt end
+  local known, fields = tonumber(record.token), cjson.decode(shown)
+  local over = known == tonumber(token) and not record.bid
+  local newer = present == value and tonumber(record.renew_count or 0) >= tonumber(fields.renew_count or 0)
+  if (present and present ~= value) or known > tonumber(token) or over or newer or is_withdrawn(record, fields.bid, token) then
+    return { mark, 'refused' }
+  end
+  -- From the other server's clock to this one's.
+  for _, moment in ipairs({ 'succeeded_at', 'pause_until', 'reserved_until', 'request_until' }) do
+    if fields[moment] then fields[moment] = told(fields[moment] - as_of + now) end
+  end
+  fields.before, fields.withdrawn, fields.withdrawn_token, fields.run = nil, record.withdrawn, record.withdrawn_token, run
+  local refusal = put(was, record, fields, value, left_ms)
+  if refusal then return refusal end
+  publish_view(value, left_ms, record)
+  return { mark, 'done' }
+end
+
 local verbs = {
   release = release, read = read, request = request, pause = pause, resume = resume,
+  vote = vote, withdraw = withdraw, take_back = take_back,
 }
 return verbs[verb](unpack(ARGV, 5))

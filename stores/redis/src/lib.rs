@@ -10,8 +10,10 @@ mod fence;
 mod keys;
 mod link;
 mod listen;
+mod open;
 mod operator;
 mod record;
+mod redlock;
 mod script;
 mod sentinel;
 mod store;
@@ -21,6 +23,8 @@ mod watch;
 pub use config::{Address, Host, InvalidConfig, RedisConfig, SCHEMES, Tls};
 pub use fence::{RedisFence, RedisFenceError, Written};
 pub use keys::{DEFAULT_PREFIX, DEFAULT_TEMPLATE};
+pub use open::open;
+pub use redlock::RedlockStore;
 pub use store::RedisStore;
 
 /// The code of the guide compiles.

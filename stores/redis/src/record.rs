@@ -32,16 +32,16 @@ pub(crate) struct About {
 }
 
 /// A term as the script writes it.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct StoredTerm {
     token: FencingToken,
     who: Who,
     acquired_at_ms: u64,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     ended_at_ms: Option<u64>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     end: Option<TermEnd>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     cool_down_ms: Option<u64>,
 }
 
@@ -83,6 +83,18 @@ pub(crate) fn term(line: &str) -> Result<Term, String> {
         ended_at_ms: stored.ended_at_ms,
         end: stored.end,
         cool_down_ms: stored.cool_down_ms,
+    })
+}
+
+/// Writes a term as the script does.
+pub(crate) fn line(term: &Term) -> String {
+    json(&StoredTerm {
+        token: term.token,
+        who: Who { bid: term.bid, candidate: term.candidate.clone(), identity: term.identity.clone() },
+        acquired_at_ms: term.acquired_at_ms,
+        ended_at_ms: term.ended_at_ms,
+        end: term.end,
+        cool_down_ms: term.cool_down_ms,
     })
 }
 

@@ -35,6 +35,15 @@ pub(crate) const TOKEN_LIMIT: u64 = 1 << 53;
 /// Lets a repeated call write once more what it wrote before, so that it can be waited for.
 const AGAIN: &str = "1";
 
+/// Whether a server decides alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Among {
+    /// It does.
+    One,
+    /// A majority of several does: this one may have missed renewals, or the vote.
+    Several,
+}
+
 /// Leases in Redis; clones share their connections.
 #[derive(Clone)]
 pub struct RedisStore {
@@ -53,10 +62,10 @@ pub(crate) struct Shared {
     fates: Fates,
     random: Random,
     /// The longest ttl that was seen here, ms.
-    longest_ttl_ms: Arc<AtomicU64>,
+    pub(crate) longest_ttl_ms: Arc<AtomicU64>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) connect: Arc<dyn Connect>,
-    watchers: Arc<Watchers>,
+    pub(crate) watchers: Arc<Watchers>,
     listener: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -82,7 +91,21 @@ impl RedisStore {
     /// # Errors
     /// If the configuration breaks a rule.
     pub fn with_clock(config: RedisConfig, clock: Arc<dyn Clock>) -> Result<Self, InvalidConfig> {
+        let longest_ttl_ms = Arc::new(AtomicU64::new(whole_ms(config.longest_ttl)));
+        Self::knowing(config, clock, longest_ttl_ms)
+    }
+
+    /// Opens the store with the longest ttl that was seen, which others see, too.
+    pub(crate) fn knowing(
+        config: RedisConfig,
+        clock: Arc<dyn Clock>,
+        longest_ttl_ms: Arc<AtomicU64>,
+    ) -> Result<Self, InvalidConfig> {
         let keys = config.check()?;
+        if let Address::Redlock(_) = config.address {
+            let rule = "names independent nodes, which are no single store: open it with RedlockStore";
+            return Err(InvalidConfig(rule.to_owned()));
+        }
         let cluster = Cluster::of(&config, Script::SOURCE, &clock);
         if cluster.is_some() && config.min_replicas > 0 {
             let rule = "counts replicas (min_replicas), which is not done in a cluster: leave it out";
@@ -96,7 +119,6 @@ impl RedisStore {
         let shared_links = links();
         // Waiting for replicas holds up whatever else goes over a connection.
         let of_writes = if config.min_replicas > 0 { links() } else { shared_links.clone() };
-        let longest_ttl_ms = Arc::new(AtomicU64::new(whole_ms(config.longest_ttl)));
         let shared = Shared {
             watchers: Arc::new(Watchers::new(Arc::clone(&clock), Arc::clone(&longest_ttl_ms))),
             listener: Mutex::default(),
@@ -117,13 +139,13 @@ impl RedisStore {
 }
 
 /// What the script must know of a server that may have forgotten something.
-struct Forgotten<'a> {
+pub(crate) struct Forgotten<'a> {
     /// So long at least has it been up.
     up_ms: u64,
     /// So long at least has it been the one that serves, if another one did before.
     serves_ms: Option<u64>,
     /// What it calls its run; nothing if it is the same one in any.
-    run: &'a str,
+    pub(crate) run: &'a str,
 }
 
 /// Nobody can watch any more.
@@ -139,7 +161,7 @@ impl Drop for Shared {
 
 impl Shared {
     /// Lets a task listen, unless one does; `None` where there is no runtime for it.
-    fn listen(&self) -> Option<()> {
+    pub(crate) fn listen(&self) -> Option<()> {
         let runtime = Handle::try_current().ok()?;
         let mut listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
         // One that has ended has ended with its runtime.
@@ -191,20 +213,42 @@ impl Shared {
     }
 
     /// Sends one request and takes the script's answer.
-    async fn answer(
+    pub(crate) async fn answer(
         &self,
         keys: &ElectionKeys,
         request: Request<'_>,
         mark: &str,
         again: bool,
     ) -> Result<Answer, Trouble> {
-        let value = self.send(&keys.lease, request, again).await?;
+        self.answer_within(keys, request, mark, again, self.config.call_timeout).await
+    }
+
+    pub(crate) async fn answer_within(
+        &self,
+        keys: &ElectionKeys,
+        request: Request<'_>,
+        mark: &str,
+        again: bool,
+        limit: Duration,
+    ) -> Result<Answer, Trouble> {
+        let value = self.send_within(&keys.lease, request, again, limit).await?;
         Answer::new(value, mark).map_err(Trouble::Reply)
     }
 
-    /// Sends one request about a key, and the script first if the server does not know it (any more).
+    /// Sends one request about a key.
     pub(crate) async fn send(&self, key: &str, request: Request<'_>, again: bool) -> Result<Value, Trouble> {
-        let (begun, limit) = (self.clock.now(), self.config.call_timeout);
+        self.send_within(key, request, again, self.config.call_timeout).await
+    }
+
+    /// Sends one request about a key, and the script first if the server does not know it (any more).
+    async fn send_within(
+        &self,
+        key: &str,
+        request: Request<'_>,
+        again: bool,
+        limit: Duration,
+    ) -> Result<Value, Trouble> {
+        let begun = self.clock.now();
         if let Some(cluster) = &self.cluster {
             return cluster.send(key, request, again, limit).await;
         }
@@ -323,7 +367,12 @@ impl Shared {
         Attempt::new(&self.random).to_string()
     }
 
-    fn unexpected(&self, operation: &'static str, election: &ElectionName, why: String) -> StoreError {
+    pub(crate) fn unexpected(
+        &self,
+        operation: &'static str,
+        election: &ElectionName,
+        why: String,
+    ) -> StoreError {
         self.error(operation, Some(election), Trouble::Reply(why))
     }
 
@@ -398,7 +447,7 @@ impl Shared {
     }
 
     /// The time by the wall clock of this machine, for people.
-    fn now_ms(&self) -> String {
+    pub(crate) fn now_ms(&self) -> String {
         let since = self.clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         since.as_millis().to_string()
     }
@@ -412,7 +461,7 @@ impl Shared {
     }
 
     /// Tells what a server of that age may have forgotten.
-    fn forgotten<'a>(&self, age: Age<'a>) -> Forgotten<'a> {
+    pub(crate) fn forgotten<'a>(&self, age: Age<'a>) -> Forgotten<'a> {
         let config = &self.config;
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         // Whoever keeps all over a restart is the same one in its next run. Whoever takes another one's place is not.
@@ -426,6 +475,18 @@ impl Shared {
         Forgotten { up_ms, serves_ms: met.into_iter().chain(taken_over).min().map(ms), run }
     }
 
+    /// What a server of that age may have forgotten, as the script takes it; `longest` is the longest ttl that anybody may
+    /// have, ms.
+    pub(crate) fn age_arguments(&self, age: Age<'_>, longest: u64) -> [String; 4] {
+        let Forgotten { up_ms, serves_ms, run } = self.forgotten(age);
+        // Zero: it has forgotten nothing, or began so long ago that nothing of that lives any more, unless the record
+        // names a longer ttl. Else it looks itself, since it may have become old enough meanwhile.
+        let old = up_ms > longest && serves_ms.is_none_or(|serves_ms| serves_ms > longest);
+        let wait_for = if old { 0 } else { longest };
+        let serves_ms = serves_ms.map(|serves_ms| serves_ms.to_string()).unwrap_or_default();
+        [wait_for.to_string(), up_ms.to_string(), serves_ms, run.to_owned()]
+    }
+
     /// Gives back a lease that too few replicas have: whoever bids next may find that it was never there.
     async fn give_back(&self, lease: &Lease) {
         let release = Release {
@@ -436,7 +497,8 @@ impl Shared {
             succeeded: false,
             answer: None,
         };
-        let (call, limit) = (self.release_call(&release), self.config.call_timeout / 2);
+        let (call, limit) =
+            (self.release_call(&release, &self.now_ms(), Among::One), self.config.call_timeout / 2);
         if let Err(trouble) = self.writes.links().send(Request::One(&call), false, limit).await {
             let election = &lease.election;
             tracing::warn!(%election, ?trouble, "a lease that too few replicas have was not given back: it runs out");
@@ -444,7 +506,7 @@ impl Shared {
         self.watchers.stands_by(&lease.election, &lease.candidate);
     }
 
-    fn release_call(&self, release: &Release) -> Cmd {
+    fn release_call(&self, release: &Release, at_ms: &str, among: Among) -> Cmd {
         let Release { lease, attempt, open, next, succeeded, answer } = release;
         let (successor, window, cool_down) = match next {
             Next::Anybody => ("", Duration::ZERO, None),
@@ -463,22 +525,96 @@ impl Shared {
             answer_id,
             answered,
         ];
-        arguments.extend(self.config.fails_over().then(|| AGAIN.to_owned()));
+        arguments.extend(match among {
+            Among::One => self.config.fails_over().then(|| AGAIN.to_owned()).into_iter().collect(),
+            Among::Several => vec![String::new(), lease.renew_count.to_string(), at_ms.to_owned()],
+        });
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
         let keys = self.keys.of(&lease.election);
         Script::call(&keys, lease.election.as_str(), "release", &attempt.to_string(), &arguments)
     }
 
-    fn renew_call(&self, renewal: &Renew) -> Cmd {
+    fn renew_call(&self, renewal: &Renew, at_ms: &str, among: Among) -> Cmd {
         let Renew { lease, attempt, open, answer } = renewal;
         let marks = marks(open.iter().chain([&lease.attempt, attempt]));
         let (answer_id, answered) = answer_arguments(answer.as_ref());
         let value = record::value_of(&lease.candidate, lease.bid);
-        let mut arguments = vec![value, lease.token.to_string(), marks, self.now_ms(), answer_id, answered];
-        arguments.extend(self.spare());
-        let keys = self.keys.of(&lease.election);
+        let mut arguments =
+            vec![value, lease.token.to_string(), marks, at_ms.to_owned(), answer_id, answered];
+        match among {
+            Among::One => arguments.extend(self.spare()),
+            Among::Several => {
+                let (count, total) = (lease.renew_count.to_string(), lease.renew_total.to_string());
+                arguments.extend([String::new(), String::new(), count, total]);
+            }
+        }
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        let keys = self.keys.of(&lease.election);
         Script::call(&keys, lease.election.as_str(), "renew", &attempt.to_string(), &arguments)
+    }
+
+    /// Renews; `at_ms` is the holder's time, for people.
+    pub(crate) async fn renew(
+        &self,
+        renewals: &[Renew],
+        at_ms: &str,
+        among: Among,
+    ) -> Vec<Result<Renewal, StoreError>> {
+        if renewals.is_empty() {
+            return Vec::new();
+        }
+        let calls: Vec<_> = renewals.iter().map(|renewal| self.renew_call(renewal, at_ms, among)).collect();
+        let again = renewals.iter().any(|renewal| !renewal.open.is_empty());
+        let answers = match calls.as_slice() {
+            [call] => {
+                let key = self.keys.of(&renewals[0].lease.election).lease;
+                let written = self.write(&key, Request::One(call), again).await;
+                vec![written.and_then(|(value, replicated)| replicated.map(|()| value))]
+            }
+            // Half of what a leader waits for by default: the other half is for a second try.
+            calls => {
+                let shortest = renewals.iter().map(|renewal| renewal.lease.ttl).min().unwrap_or_default();
+                self.many(renewals, calls, again, self.config.call_timeout.min(shortest / 12)).await
+            }
+        };
+        let each = renewals.iter().zip(answers).map(|(renewal, answer)| {
+            if answer.as_ref().is_err_and(Trouble::is_corrupt) {
+                // What cannot be understood is not ours.
+                return Ok(Renewal::Lost(None));
+            }
+            let answer = answer
+                .and_then(|value| Answer::new(value, &renewal.attempt.to_string()).map_err(Trouble::Reply))
+                .map_err(|trouble| self.error("renew", Some(&renewal.lease.election), trouble))?;
+            self.renewed(renewal, answer)
+        });
+        each.collect()
+    }
+
+    /// Releases; `at_ms` is the holder's time, for people.
+    pub(crate) async fn release(
+        &self,
+        release: &Release,
+        at_ms: &str,
+        among: Among,
+    ) -> Result<Released, StoreError> {
+        self.watchers.leaves(&release.lease.election);
+        let (election, mark) = (&release.lease.election, release.attempt.to_string());
+        let error = |trouble| self.error("release", Some(election), trouble);
+        let call = self.release_call(release, at_ms, among);
+        let key = self.keys.of(election).lease;
+        let written = self.write(&key, Request::One(&call), !release.open.is_empty()).await;
+        let (value, replicated) = match written {
+            Ok(written) => written,
+            // What cannot be understood is not ours.
+            Err(trouble) if trouble.is_corrupt() => return Ok(Released::NotHeld),
+            Err(trouble) => return Err(error(trouble)),
+        };
+        let answer = Answer::new(value, &mark).map_err(|why| error(Trouble::Reply(why)))?;
+        match answer.name() {
+            "released" => replicated.map(|()| Released::Released).map_err(error),
+            "not_held" => Ok(Released::NotHeld),
+            other => Err(self.unexpected("release", election, format!("it says {other:?}"))),
+        }
     }
 }
 
@@ -505,13 +641,7 @@ impl LeaseStore for RedisStore {
         let mark = bid.attempt.to_string();
         let keys = shared.keys.of(election);
         let call = |age: Age<'_>| {
-            let Forgotten { up_ms, serves_ms, run } = shared.forgotten(age);
-            // Zero: it has forgotten nothing, or began so long ago that nothing of that lives any more, unless the record
-            // names a longer ttl. Else it looks itself, since it may have become old enough meanwhile.
-            let old = up_ms > longest && serves_ms.is_none_or(|serves_ms| serves_ms > longest);
-            let wait_for = if old { 0 } else { longest };
-            let serves_ms = serves_ms.map(|serves_ms| serves_ms.to_string()).unwrap_or_default();
-            let age = [wait_for.to_string(), up_ms.to_string(), serves_ms, run.to_owned()];
+            let age = shared.age_arguments(age, longest);
             let all: Vec<_> = arguments.iter().cloned().chain(age).chain(shared.spare()).collect();
             let arguments: Vec<_> = all.iter().map(String::as_str).collect();
             Script::call(&keys, election.as_str(), "acquire", &mark, &arguments)
@@ -546,56 +676,11 @@ impl LeaseStore for RedisStore {
     }
 
     async fn renew(&self, renewals: &[Renew]) -> Vec<Result<Renewal, StoreError>> {
-        let shared = &self.shared;
-        if renewals.is_empty() {
-            return Vec::new();
-        }
-        let calls: Vec<_> = renewals.iter().map(|renewal| shared.renew_call(renewal)).collect();
-        let again = renewals.iter().any(|renewal| !renewal.open.is_empty());
-        let answers = match calls.as_slice() {
-            [call] => {
-                let key = shared.keys.of(&renewals[0].lease.election).lease;
-                let written = shared.write(&key, Request::One(call), again).await;
-                vec![written.and_then(|(value, replicated)| replicated.map(|()| value))]
-            }
-            // Half of what a leader waits for by default: the other half is for a second try.
-            calls => {
-                let shortest = renewals.iter().map(|renewal| renewal.lease.ttl).min().unwrap_or_default();
-                shared.many(renewals, calls, again, shared.config.call_timeout.min(shortest / 12)).await
-            }
-        };
-        let each = renewals.iter().zip(answers).map(|(renewal, answer)| {
-            if answer.as_ref().is_err_and(Trouble::is_corrupt) {
-                // What cannot be understood is not ours.
-                return Ok(Renewal::Lost(None));
-            }
-            let answer = answer
-                .and_then(|value| Answer::new(value, &renewal.attempt.to_string()).map_err(Trouble::Reply))
-                .map_err(|trouble| shared.error("renew", Some(&renewal.lease.election), trouble))?;
-            shared.renewed(renewal, answer)
-        });
-        each.collect()
+        self.shared.renew(renewals, &self.shared.now_ms(), Among::One).await
     }
 
     async fn release(&self, release: &Release) -> Result<Released, StoreError> {
-        self.shared.watchers.leaves(&release.lease.election);
-        let (election, mark) = (&release.lease.election, release.attempt.to_string());
-        let error = |trouble| self.shared.error("release", Some(election), trouble);
-        let call = self.shared.release_call(release);
-        let key = self.shared.keys.of(election).lease;
-        let written = self.shared.write(&key, Request::One(&call), !release.open.is_empty()).await;
-        let (value, replicated) = match written {
-            Ok(written) => written,
-            // What cannot be understood is not ours.
-            Err(trouble) if trouble.is_corrupt() => return Ok(Released::NotHeld),
-            Err(trouble) => return Err(error(trouble)),
-        };
-        let answer = Answer::new(value, &mark).map_err(|why| error(Trouble::Reply(why)))?;
-        match answer.name() {
-            "released" => replicated.map(|()| Released::Released).map_err(error),
-            "not_held" => Ok(Released::NotHeld),
-            other => Err(self.shared.unexpected("release", election, format!("it says {other:?}"))),
-        }
+        self.shared.release(release, &self.shared.now_ms(), Among::One).await
     }
 
     async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {

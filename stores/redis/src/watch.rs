@@ -362,7 +362,8 @@ impl Watchers {
     }
 }
 
-fn is_foreign(record: &LeaseRecord) -> bool {
+/// Tells whether software that tells us nothing holds the lease.
+pub(crate) fn is_foreign(record: &LeaseRecord) -> bool {
     record.holder.as_ref().is_some_and(Holder::is_foreign)
 }
 
@@ -393,12 +394,24 @@ pub(crate) struct Watching {
     names: Vec<ElectionName>,
 }
 
+impl Watching {
+    /// Answers the next election of which there is news.
+    pub(crate) fn poll_changed(&self, context: &mut Context<'_>) -> Poll<ElectionName> {
+        self.wake.poll_next(context)
+    }
+
+    /// Returns what is known of an election; `None` if the server tells this user nothing.
+    pub(crate) fn known(&self, election: &ElectionName) -> Option<Change> {
+        self.watchers.change(election)
+    }
+}
+
 impl Stream for Watching {
     type Item = Change;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change>> {
-        let election = ready!(self.wake.poll_next(context));
-        Poll::Ready(self.watchers.change(&election))
+        let election = ready!(self.poll_changed(context));
+        Poll::Ready(self.known(&election))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The other process: this test program once more, doing what it is told line by line.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -61,8 +61,12 @@ impl Other {
         other
     }
 
+    /// Gives a command. One that has ended does not hear it, which the next answer shows.
     pub(crate) fn tell(&mut self, command: &str) {
-        writeln!(self.commands, "{command}").unwrap();
+        match writeln!(self.commands, "{command}") {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            told => told.unwrap(),
+        }
     }
 
     /// Returns the next answer; empty if the process has ended.

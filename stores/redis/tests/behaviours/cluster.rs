@@ -329,6 +329,10 @@ async fn followers_hear_of_elections_of_every_node() {
     for election in &names {
         soon("somebody listens", async || hears(election).await).await;
     }
+    // Messages are believed once the servers have answered something.
+    let asked = name("asked");
+    leader.win(&asked).await;
+    store.read(&asked).await.unwrap();
     let mut missing: BTreeSet<_> = names.iter().cloned().collect();
     for election in &names {
         leader.win(election).await;

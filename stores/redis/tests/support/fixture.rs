@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use tenure_core::clock::ClockExt;
 use tenure_core::store::{ErrorKind, LeaseStore};
 use tenure_core::{Clock, ElectionName, SystemClock};
-use tenure_redis::RedisStore;
+use tenure_redis::RedisConfig;
 use tenure_testkit::conformance::{ByHand, Fixture, Freezer, Network, Property, Refusal, Restart};
 use tenure_testkit::process::{Process, lead_for_ever};
 use tenure_testkit::proxy::{Proxies, ProxyNetwork, Requests, Resp};
@@ -303,7 +303,7 @@ impl Freezer for OneNode {
 
 /// What the process does that is frozen.
 pub fn other_process() {
-    lead_for_ever(|url| Arc::new(RedisStore::from_url(url).unwrap()));
+    lead_for_ever(|url| tenure_redis::open(RedisConfig::from_url(url).unwrap()).unwrap());
 }
 
 /// Waits until a server that lost its data, and said that it would not, is as old as it would have to be by itself.

@@ -5,6 +5,7 @@
 
 pub mod cluster;
 pub mod fixture;
+pub mod independent;
 pub mod sentinels;
 
 use std::sync::Arc;
