@@ -5,16 +5,18 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use rustix::time::ClockId;
-use tenure_core::elector::ElectorState;
 use tenure_core::embedded::{FileStore, MemoryStore};
 use tenure_core::store::{Acquisition, Bid, LeaseStore, Metadata, Next, Origin, Release, Renew, Renewal};
-use tenure_core::{Attempt, BidId, CandidateId, ElectionName, Elections, FencingToken, Random, Settings};
+use tenure_core::{Attempt, BidId, CandidateId, ElectionName, Elections, FencingToken, Random};
 
 use crate::figures::Figures;
-use crate::machine::{boot, processor_time, read_clock, resident_bytes, sleep};
+use crate::machine::{boot, read_clock, resident_bytes, sleep};
+use crate::many::Many;
 use crate::worker::Worker;
 
-type Outcome = Result<(), Box<dyn Error>>;
+const TTL: Duration = Duration::from_secs(30);
+
+pub(crate) type Outcome = Result<(), Box<dyn Error>>;
 
 pub(crate) async fn run(figures: &mut Figures, only: &str) -> Outcome {
     if "check".starts_with(only) {
@@ -37,8 +39,12 @@ pub(crate) async fn run(figures: &mut Figures, only: &str) -> Outcome {
         eprintln!("many elections in one process");
         // Once, before both: what the first leaves behind is memory that the second has, too.
         let before = resident_bytes();
-        many(figures, "memory_10k", 10_000, before).await?;
-        many(figures, "memory_100k", 100_000, before).await?;
+        for (name, count) in [("memory_10k", 10_000), ("memory_100k", 100_000)] {
+            let many = Many::elect(MemoryStore::new(), name, count).await?;
+            figures.add(&format!("{name}_elected_s"), many.took.as_secs_f64(), "s");
+            many.at_work(figures, name, before).await?;
+            many.close().await;
+        }
     }
     Ok(())
 }
@@ -97,7 +103,7 @@ async fn verbs(figures: &mut Figures, name: &str, store: &dyn LeaseStore, rounds
     Ok(())
 }
 
-fn bid(random: &Random) -> Result<Bid, Box<dyn Error>> {
+pub(crate) fn bid(random: &Random) -> Result<Bid, Box<dyn Error>> {
     Ok(Bid {
         id: BidId::new(random),
         attempt: Attempt::new(random),
@@ -105,7 +111,7 @@ fn bid(random: &Random) -> Result<Bid, Box<dyn Error>> {
         candidate: CandidateId::new("bench")?,
         identity: None,
         origin: Origin::default(),
-        ttl: Duration::from_secs(30),
+        ttl: TTL,
         metadata: Metadata::new(),
         floor: FencingToken::ZERO,
         supersedes: None,
@@ -131,9 +137,9 @@ fn bare_commits(figures: &mut Figures, directory: &std::path::Path) -> Outcome {
 /// Two processes hand an election back and forth.
 async fn handover(figures: &mut Figures, directory: &std::path::Path, rounds: usize) -> Outcome {
     let mut samples = Vec::new();
-    let mut leader = Worker::start(directory).await?;
+    let mut leader = Worker::start(directory, TTL).await?;
     leader.hear("elected").await?;
-    let mut follower = Worker::start(directory).await?;
+    let mut follower = Worker::start(directory, TTL).await?;
     for _ in 0..rounds {
         // Standing by, for certain: it has been refused and watches.
         sleep(Duration::from_millis(20)).await;
@@ -150,10 +156,10 @@ async fn handover(figures: &mut Figures, directory: &std::path::Path, rounds: us
 /// The leader is killed without a word; the other process takes over long before the ttl.
 async fn failover(figures: &mut Figures, directory: &std::path::Path, rounds: usize) -> Outcome {
     let mut samples = Vec::new();
-    let mut leader = Worker::start(directory).await?;
+    let mut leader = Worker::start(directory, TTL).await?;
     leader.hear("elected").await?;
     for _ in 0..rounds {
-        let mut follower = Worker::start(directory).await?;
+        let mut follower = Worker::start(directory, TTL).await?;
         sleep(Duration::from_millis(20)).await;
         let killed = leader.kill().await?;
         let elected = follower.hear("elected").await?;
@@ -162,45 +168,4 @@ async fn failover(figures: &mut Figures, directory: &std::path::Path, rounds: us
     }
     figures.add_spread("file_kill", samples);
     Ok(())
-}
-
-/// Many elections led by one process that had `before` bytes without them, at ttl 30 s and renew interval 10 s.
-async fn many(figures: &mut Figures, name: &str, count: usize, before: u64) -> Outcome {
-    let store = MemoryStore::new();
-    let settings = Settings::ttl(Duration::from_secs(30)).renew_interval(Duration::from_secs(10));
-    let elections = Elections::builder(store.clone()).settings(settings).build();
-    let begin = boot();
-    let mut handles = Vec::with_capacity(count);
-    // In waves: what a hundred thousand first bids at once need is not what a hundred thousand leaders need.
-    while handles.len() < count {
-        let wave = handles.len();
-        for number in wave..count.min(wave + 1000) {
-            handles.push(elections.elector(format!("many-{number}")).start()?);
-        }
-        for handle in &handles[wave..] {
-            handle.statuses().wait_for(|status| status.state == ElectorState::Leading).await?;
-        }
-    }
-    figures.add(&format!("{name}_elected_s"), (boot() - begin).as_secs_f64(), "s");
-    // Past the first renewals, so that the figure is that of a process at work.
-    sleep(Duration::from_secs(12)).await;
-    let each = resident_bytes().saturating_sub(before) / u64::try_from(count)?;
-    #[allow(clippy::cast_precision_loss)] // Thousands of bytes.
-    figures.add(&format!("{name}_bytes"), each as f64, "bytes each");
-    let (begin, used) = (boot(), processor_time());
-    sleep(Duration::from_secs(20)).await;
-    let share = (processor_time() - used).as_secs_f64() / (boot() - begin).as_secs_f64();
-    figures.add(&format!("{name}_core_percent"), share * 100.0, "% of a core");
-    let late = handles.iter().filter(|handle| !is_in_time(&handle.status())).count();
-    #[allow(clippy::cast_precision_loss)] // A hundred thousand at most.
-    figures.add(&format!("{name}_late"), late as f64, "late");
-    drop(handles);
-    elections.close().await;
-    Ok(())
-}
-
-/// Renewed within its interval and half of it again, and still leading.
-fn is_in_time(status: &tenure_core::elector::ElectionStatus) -> bool {
-    let since = status.last_answer.map(|answer| boot().saturating_sub(answer.boot()));
-    status.state == ElectorState::Leading && since.is_some_and(|since| since <= Duration::from_secs(15))
 }

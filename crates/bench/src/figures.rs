@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn every_limit_is_read() {
-        let limits: Vec<_> = ["core", "run"].into_iter().flat_map(limits).collect();
+        let limits: Vec<_> = ["core", "redis", "run"].into_iter().flat_map(limits).collect();
         let lines = LIMITS.lines().filter(|line| line.contains('=') && !line.starts_with('#')).count();
         assert_eq!(limits.len(), lines);
         assert!(limits.iter().any(|(name, value)| name == "check_ratio" && (*value - 1.15).abs() < 1e-9));

@@ -1,8 +1,10 @@
-//! Benchmarks of Tenure: `tenure-bench -- core|run [--check]`.
+//! Benchmarks of Tenure: `tenure-bench -- core|redis|run [--check]`.
 
 mod core;
 mod figures;
 mod machine;
+mod many;
+mod redis;
 mod run;
 mod worker;
 
@@ -11,13 +13,15 @@ use std::process::ExitCode;
 use figures::Figures;
 
 const USAGE: &str = "\
-usage: tenure-bench -- core|run [--check] [--json] [--only NAME]
+usage: tenure-bench -- core|redis|run [--check] [--json] [--only NAME]
 
   core      check(), memory and file store, handover and failover between processes, 100,000 elections
+  redis     Redis against its bare client and rslock: verbs, handover, crash, requests, 100,000 elections
   run       `tenure run` against a bare spawn: start, takeover, wake-ups and memory of an idle wrapper
   --check   compare with crates/bench/limits.toml, exit 1 beyond a limit
   --json    print the figures as one JSON object
-  --only    run the parts whose name begins with NAME: check, memory, file, many; start, takeover, idle
+  --only    run the parts whose name begins with NAME: check, memory, file, many; many_10k, many_100k,
+            verbs, handover, followers, crash, requests; start, takeover, idle
 ";
 
 fn main() -> ExitCode {
@@ -35,7 +39,7 @@ fn main() -> ExitCode {
     };
     match words.split_first() {
         Some((&"worker", rest)) => runtime.block_on(worker::run(rest)),
-        Some((&section @ ("core" | "run"), options)) => match Options::parse(options) {
+        Some((&section @ ("core" | "redis" | "run"), options)) => match Options::parse(options) {
             Some(options) => runtime.block_on(bench(section, &options)),
             None => usage(),
         },
@@ -73,6 +77,7 @@ impl Options {
 async fn bench(section: &str, options: &Options) -> ExitCode {
     let mut figures = Figures::default();
     let measured = match section {
+        "redis" => redis::run(&mut figures, &options.only).await,
         "run" => run::run(&mut figures, &options.only).map_err(Into::into),
         _ => core::run(&mut figures, &options.only).await,
     };

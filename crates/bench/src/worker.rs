@@ -1,20 +1,23 @@
 //! A candidate in a process of its own: says on standard output when it is elected, and obeys standard input.
 
 use std::process::{ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::embedded::FileStore;
+use tenure_core::store::LeaseStore;
 use tenure_core::{Elections, Settings};
+use tenure_redis::RedisStore;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdout};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::machine::boot;
 
-/// Runs `worker DIRECTORY`: leads whenever it can; gives the term back when a line comes, and stands again
-/// when another one comes.
+/// Runs `worker STORE TTL_MS`, where the store is a directory or a URL: leads whenever it can; gives the term back when a
+/// line comes, and stands again when another one comes.
 pub(crate) async fn run(words: &[&str]) -> ExitCode {
-    let [directory] = words else { return ExitCode::from(2) };
-    match lead_and_obey(directory).await {
+    let [store, ttl_ms] = words else { return ExitCode::from(2) };
+    match lead_and_obey(store, ttl_ms).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("worker: {error}");
@@ -23,9 +26,14 @@ pub(crate) async fn run(words: &[&str]) -> ExitCode {
     }
 }
 
-async fn lead_and_obey(directory: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let settings = Settings::ttl(Duration::from_secs(30));
-    let elections = Elections::builder(FileStore::open(directory)?).settings(settings).build();
+async fn lead_and_obey(store: &str, ttl_ms: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let settings = Settings::ttl(Duration::from_millis(ttl_ms.parse()?));
+    let store: Arc<dyn LeaseStore> = if store.starts_with("redis:") {
+        Arc::new(RedisStore::from_url(store)?)
+    } else {
+        Arc::new(FileStore::open(store)?)
+    };
+    let elections = Elections::builder(store).settings(settings).build();
     let mut orders = BufReader::new(tokio::io::stdin()).lines();
     let mut output = tokio::io::stdout();
     say(&mut output, "ready", boot()).await?;
@@ -60,10 +68,11 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) async fn start(directory: &std::path::Path) -> std::io::Result<Self> {
+    pub(crate) async fn start(store: impl AsRef<std::ffi::OsStr>, ttl: Duration) -> std::io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("worker")
-            .arg(directory)
+            .arg(store)
+            .arg(ttl.as_millis().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true)
@@ -94,7 +103,7 @@ impl Worker {
     }
 
     /// Kills the process without a word and answers when.
-    pub(crate) async fn kill(mut self) -> std::io::Result<Duration> {
+    pub(crate) async fn kill(&mut self) -> std::io::Result<Duration> {
         let at = boot();
         self.child.start_kill()?;
         self.child.wait().await?;

@@ -1,5 +1,7 @@
 //! Where an election lies: the key of its lease, the key of its record, and its channel.
 
+use std::borrow::Cow;
+
 use tenure_core::ElectionName;
 
 /// Where leases lie if nothing else is said.
@@ -88,7 +90,16 @@ impl Keys {
 
     /// Returns the election whose record lies at `key`.
     pub(crate) fn election(&self, key: &str) -> Option<ElectionName> {
-        let lease = key.strip_suffix(self.record())?;
+        self.election_beside(key, self.record())
+    }
+
+    /// Returns the election whose changes are told on `channel`.
+    pub(crate) fn election_of(&self, channel: &str) -> Option<ElectionName> {
+        self.election_beside(channel, &self.channel)
+    }
+
+    fn election_beside(&self, name: &str, what: &str) -> Option<ElectionName> {
+        let lease = name.strip_suffix(what)?;
         let lease = if self.tagged { lease } else { lease.strip_prefix('{')?.strip_suffix('}')? };
         let name = lease.strip_prefix(self.before.as_str())?.strip_suffix(self.after.as_str())?;
         ElectionName::new(decode(name)?).ok()
@@ -119,18 +130,24 @@ fn has_braces(text: &str) -> bool {
     text.contains(['{', '}'])
 }
 
-/// Braces would move a key into another slot.
-fn encode(name: &str) -> String {
-    name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D")
+/// Braces would move a key into another slot. Hardly any name has them, and this runs with every call.
+fn encode(name: &str) -> Cow<'_, str> {
+    if !name.contains(['%', '{', '}']) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(name.replace('%', "%25").replace('{', "%7B").replace('}', "%7D"))
 }
 
-fn decode(text: &str) -> Option<String> {
+fn decode(text: &str) -> Option<Cow<'_, str>> {
     if has_braces(text) {
         return None;
     }
+    if !text.contains('%') {
+        return Some(Cow::Borrowed(text));
+    }
     let name = text.replace("%7B", "{").replace("%7D", "}").replace("%25", "%");
     // Only what `encode` writes is the key of an election: two keys never have one name.
-    (encode(&name) == text).then_some(name)
+    (encode(&name) == text).then_some(Cow::Owned(name))
 }
 
 /// Escapes what has a meaning in a pattern.
@@ -191,6 +208,11 @@ mod tests {
             for election in ["a", "%", "%25", "%7B", "{}", "a b*?[x]", "größe"] {
                 let election = name(election);
                 assert_eq!(keys.election(&keys.of(&election).record), Some(election.clone()), "{template}");
+                assert_eq!(
+                    keys.election_of(&keys.of(&election).channel),
+                    Some(election.clone()),
+                    "{template}"
+                );
             }
         }
         let keys = Keys::new(DEFAULT_TEMPLATE, DEFAULT_PREFIX).unwrap();

@@ -14,6 +14,7 @@
 -- lease lasts longer here than its holder counts with, since the other one's clock may be ahead; and `again`, which lets a
 -- repeated call write what stands there already: only a write can be waited for until replicas have it. Where a majority of
 -- several servers decides, other arguments follow those, which are empty then.
+-- Patterns are anchored or plain: the server does nothing else meanwhile.
 -- An error names the line of its command, from which the caller tells which one it was: one command in a line.
 
 local lease, kept = KEYS[1], KEYS[2]
@@ -167,7 +168,7 @@ end
 
 -- Returns the newest of some terms, or `false`.
 local function last_of(terms)
-  return string.match(terms, '[^\n]+$') or false
+  return terms ~= '' and (string.match(terms, '^.*\n(.*)$') or terms)
 end
 
 -- How long nobody may have the lease because this server began, or took another one's place, so lately that it may not know
@@ -280,6 +281,21 @@ local function publish_view(value, left_ms, record)
   publish('view ' .. cjson.encode({ text(now), value, tonumber(left_ms), 0, record }))
 end
 
+-- Tells how many listen; none if this user may not ask.
+local function listeners()
+  local told = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  return told.err and 0 or told[2]
+end
+
+-- In lines, which costs everybody less. How many are told is how many are about to bid.
+local function publish_release(record)
+  if record.pause_until then return publish_view(false, -2, record) end
+  publish('released ' .. table.concat({
+    text(now), listeners(), record.token, record.renew_total or '0', record.reserved_for, record.reserved_until,
+    record.succeeded_at or '', record.answer or '', record.terms,
+  }, '\n'))
+end
+
 local function is_withdrawn(record, bid, token)
   return record.withdrawn == bid and tonumber(token) <= tonumber(record.withdrawn_token)
 end
@@ -325,7 +341,7 @@ local function release(value, token, marks, how, successor, window_ms, cool_down
     'value', 'bid', 'attempt', 'ttl_ms', 'who', 'about', 'acquired_at_ms', 'renewed_at_ms', 'renew_count', 'gap',
     'before', unpack(REQUEST),
   })
-  publish_view(false, -2, record)
+  publish_release(record)
   return { mark, 'released' }
 end
 

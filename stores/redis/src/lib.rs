@@ -17,6 +17,7 @@ mod redlock;
 mod script;
 mod sentinel;
 mod store;
+mod turns;
 mod wait;
 mod watch;
 

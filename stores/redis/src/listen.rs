@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{PushInfo, PushKind, Value};
-use tenure_core::clock::ClockExt;
+use tenure_core::clock::{ClockExt, Moment};
 use tenure_core::{Clock, ElectionName, Random};
 use tokio::sync::mpsc;
 
@@ -15,6 +15,8 @@ use crate::connect::{Connect, Connected};
 use crate::error::Trouble;
 use crate::keys::Keys;
 use crate::link::{wait_after, within};
+use crate::script::View;
+use crate::turns::{Turns, turn_among};
 use crate::watch::{Message, Watchers};
 
 /// Names in one command: few round trips, and none that holds the server up.
@@ -39,20 +41,11 @@ pub(crate) struct Listener {
     pub(crate) limit: Duration,
 }
 
-/// What a channel is about.
-#[derive(Clone, Debug)]
-enum Channel {
-    /// What the script tells of an election.
-    Changes(ElectionName),
-    /// What the server itself tells of the key of a lease, if it is set up to.
-    Key(ElectionName),
-}
-
 impl Listener {
     pub(crate) async fn run(self) {
         let mut failures = 0;
         loop {
-            while self.watchers.names().is_empty() {
+            while self.watchers.is_empty() {
                 self.watchers.work.notified().await;
             }
             if failures > 0 {
@@ -63,8 +56,18 @@ impl Listener {
             match within(&self.clock, self.limit, self.connect.connect(push)).await {
                 Ok(Connected { connection, .. }) => {
                     let begun = self.clock.now();
-                    let mut session = Session { listener: &self, connection, channels: BTreeMap::new() };
+                    let mut session = Session {
+                        listener: &self,
+                        connection,
+                        channels: BTreeSet::new(),
+                        of_keys: BTreeMap::new(),
+                        turns: Turns::default(),
+                    };
                     let ended = session.serve(messages).await;
+                    // Their turn would not come any more.
+                    for election in session.turns.take_all() {
+                        self.watchers.wake(&election);
+                    }
                     // One that served for a while was a good one; one that did not counts like one that never came.
                     let good = self.clock.now().time_since(begun) >= PING;
                     failures = if good { 1 } else { failures + 1 };
@@ -90,17 +93,24 @@ impl Listener {
 struct Session<'a> {
     listener: &'a Listener,
     connection: MultiplexedConnection,
-    /// What is subscribed to.
-    channels: BTreeMap<String, Channel>,
+    /// Elections whose changes the script tells.
+    channels: BTreeSet<ElectionName>,
+    /// Channels on which the server itself tells of the key of a lease, if it is set up to.
+    of_keys: BTreeMap<String, ElectionName>,
+    turns: Turns,
 }
 
 impl Session<'_> {
     /// Hears what there is to hear, until nobody watches any more (`Ok`) or the connection is of no use.
     async fn serve(&mut self, mut messages: mpsc::UnboundedReceiver<PushInfo>) -> Result<(), Trouble> {
         let Listener { clock, watchers, .. } = self.listener;
-        self.subscribe().await?;
+        self.subscribe(watchers.take_all()).await?;
         let mut ping = clock.sleep(PING);
         while !self.channels.is_empty() {
+            for election in self.turns.take_due(clock.now()) {
+                watchers.wake(&election);
+            }
+            let turn = self.turns.first();
             tokio::select! {
                 biased;
                 message = messages.recv() => {
@@ -121,7 +131,8 @@ impl Session<'_> {
                         watchers.look(&election);
                     }
                 }
-                () = watchers.work.notified() => self.subscribe().await?,
+                () = clock.sleep_until(turn.unwrap_or(Moment::FAR)), if turn.is_some() => {}
+                () = watchers.work.notified() => self.subscribe(watchers.take_changed()).await?,
                 () = &mut ping => {
                     self.send(&redis::cmd("PING")).await?;
                     ping = clock.sleep(PING);
@@ -144,55 +155,67 @@ impl Session<'_> {
         .await
     }
 
-    /// Subscribes to what is watched and unsubscribes from what is not.
-    async fn subscribe(&mut self) -> Result<(), Trouble> {
+    /// Subscribes to what of these is watched and unsubscribes from what is not.
+    async fn subscribe(&mut self, elections: Vec<ElectionName>) -> Result<(), Trouble> {
         let Listener { watchers, keys, database, .. } = self.listener;
-        let names = watchers.names();
-        let left: Vec<_> = self
-            .channels
-            .iter()
-            .filter(|(_, channel)| !names.contains(channel.election()))
-            .map(|(name, _)| name.clone())
-            .collect();
-        for names in left.chunks(CHUNK) {
-            self.change("UNSUBSCRIBE", names).await?;
-            for name in names {
-                self.channels.remove(name);
+        let (mut new, mut left, mut of_keys) = (Vec::new(), Vec::new(), Vec::new());
+        for election in elections {
+            if !watchers.has(&election) {
+                left.push(election);
+                continue;
+            }
+            if watchers.has_foreign_holder(&election) {
+                of_keys.push(election.clone());
+            }
+            if !self.channels.contains(&election) {
+                new.push(election);
             }
         }
-        let mut new = Vec::new();
-        let mut of_keys = Vec::new();
-        for election in names {
-            let of = keys.of(&election);
-            if !self.channels.contains_key(&of.channel) {
-                new.push((of.channel, election.clone()));
-            }
-            let key = format!("__keyspace@{database}__:{}", of.lease);
-            if !self.channels.contains_key(&key) && watchers.has_foreign_holder(&election) {
-                of_keys.push((key, election));
-            }
+        for elections in left.chunks(CHUNK) {
+            self.unsubscribe(elections).await?;
         }
-        for chunk in new.chunks(CHUNK) {
-            let (names, elections): (Vec<_>, Vec<_>) = chunk.iter().cloned().unzip();
+        new.sort_unstable();
+        new.dedup();
+        for elections in new.chunks(CHUNK) {
+            let names: Vec<_> = elections.iter().map(|election| keys.of(election).channel).collect();
             if let Err(trouble) = self.change("SUBSCRIBE", &names).await {
                 if let Trouble::Server(_) = trouble {
                     watchers.denied();
                 }
                 return Err(trouble);
             }
-            self.channels.extend(
-                chunk.iter().map(|(name, election)| (name.clone(), Channel::Changes(election.clone()))),
-            );
-            watchers.told(&elections);
+            self.channels.extend(elections.iter().cloned());
+            watchers.told(elections);
         }
-        for (name, election) in of_keys {
+        for election in of_keys {
+            let name = format!("__keyspace@{database}__:{}", keys.of(&election).lease);
+            if self.of_keys.contains_key(&name) {
+                continue;
+            }
             // Whoever may not hear of keys waits for the time that a foreign lease has left.
             if let Err(trouble) = self.change("SUBSCRIBE", std::slice::from_ref(&name)).await {
                 tracing::debug!(?trouble, "no news of keys");
             }
-            self.channels.insert(name, Channel::Key(election));
+            self.of_keys.insert(name, election);
         }
         Ok(())
+    }
+
+    /// Listens no more to what is told of some elections.
+    async fn unsubscribe(&mut self, elections: &[ElectionName]) -> Result<(), Trouble> {
+        let Listener { keys, database, .. } = self.listener;
+        let mut names = Vec::new();
+        for election in elections {
+            let of = keys.of(election);
+            if self.channels.remove(election) {
+                names.push(of.channel);
+            }
+            let of_key = format!("__keyspace@{database}__:{}", of.lease);
+            if self.of_keys.remove(&of_key).is_some() {
+                names.push(of_key);
+            }
+        }
+        if names.is_empty() { Ok(()) } else { self.change("UNSUBSCRIBE", &names).await }
     }
 
     async fn change(&mut self, verb: &str, names: &[String]) -> Result<(), Trouble> {
@@ -227,21 +250,47 @@ impl Session<'_> {
         };
         // What is no text is no message of ours, and makes whoever watches look.
         let text = std::str::from_utf8(text).unwrap_or_default();
-        let watchers = &self.listener.watchers;
-        match self.channels.get(channel).cloned() {
-            Some(Channel::Key(election)) if FREEING.contains(&text) => {
-                removed.insert(election);
+        let Listener { watchers, keys, .. } = self.listener;
+        if let Some(election) = self.of_keys.get(channel) {
+            if FREEING.contains(&text) {
+                removed.insert(election.clone());
             }
-            Some(Channel::Changes(election)) => match Message::read(text) {
-                Some(Message::View(view)) => watchers.viewed(&election, &view),
-                Some(Message::Renewed(renewed)) => watchers.renewed(&election, &renewed),
-                Some(Message::Call(reply_to)) => self.answer(&election, &reply_to).await,
-                // From a later version, or from somebody who should not be here.
-                None => watchers.look(&election),
-            },
-            Some(Channel::Key(_)) | None => {}
+            return ControlFlow::Continue(());
+        }
+        let Some(election) = keys.election_of(channel).filter(|election| self.channels.contains(election))
+        else {
+            return ControlFlow::Continue(());
+        };
+        if watchers.is_own_renewal(&election, text) {
+            return ControlFlow::Continue(());
+        }
+        match Message::read(text) {
+            Some(Message::View(view)) => {
+                // Whatever has become of it: it is not what this process waits for its turn at.
+                self.turns.forget(&election);
+                watchers.viewed(&election, &view);
+            }
+            Some(Message::Released(view, told)) => self.released(election, &view, told),
+            Some(Message::Renewed(renewed)) => watchers.renewed(&election, &renewed),
+            Some(Message::Call(reply_to)) => self.answer(&election, &reply_to).await,
+            // From a later version, or from somebody who should not be here.
+            None => watchers.look(&election),
         }
         ControlFlow::Continue(())
+    }
+
+    /// Lets whoever watches a lease that was given back bid: at once if few wait for it, else in turns.
+    fn released(&mut self, election: ElectionName, view: &View, told: u32) {
+        let Listener { watchers, clock, random, .. } = self.listener;
+        if !watchers.learned(&election, view) {
+            return;
+        }
+        // One who is named as the successor has no rivals.
+        let named = view.fields.contains_key("reserved_for");
+        match turn_among(told, random).filter(|_| !named) {
+            Some(turn) => self.turns.add(election, clock.now().plus(turn)),
+            None => watchers.wake(&election),
+        }
     }
 
     /// Tells whoever called who stands by here.
@@ -251,14 +300,6 @@ impl Session<'_> {
         publish.arg(reply_to).arg(crate::record::json(&standing_by));
         if let Err(trouble) = self.send(&publish).await {
             tracing::debug!(?trouble, "a roll call was not answered");
-        }
-    }
-}
-
-impl Channel {
-    fn election(&self) -> &ElectionName {
-        match self {
-            Self::Changes(election) | Self::Key(election) => election,
         }
     }
 }

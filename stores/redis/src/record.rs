@@ -48,6 +48,9 @@ struct StoredTerm {
 /// The name of a holder that is none of ours stands under this in its metadata, as the server has it.
 const FOREIGN: &str = "foreign";
 
+/// The server counts whole milliseconds, and a lease lasts to the end of its last one: whoever bids before is refused.
+pub(crate) const GRAIN: Duration = Duration::from_millis(1);
+
 impl Who {
     pub(crate) fn of(bid: &Bid) -> String {
         let who = Self { bid: bid.id, candidate: bid.candidate.clone(), identity: bid.identity.clone() };
@@ -152,7 +155,8 @@ impl View {
         let (state, opens_in) = if self.value.is_some() {
             // A lease without an end opens when somebody removes it: then it is for the follower to look.
             let others = paused.unwrap_or_default().max(young.unwrap_or_default());
-            (RecordState::Held, time_left.map(|left| left.max(others)))
+            let opens = |left: Duration| if held { left + GRAIN } else { left };
+            (RecordState::Held, time_left.map(|left| opens(left).max(others)))
         } else if paused.is_some() {
             (RecordState::Paused, paused)
         } else if reserved.is_some() {
@@ -180,12 +184,7 @@ impl View {
             time_left,
             opens_in,
             renew_total: fields.number_or_zero("renew_total")?,
-            last_terms: fields
-                .get("terms")
-                .unwrap_or_default()
-                .lines()
-                .map(term)
-                .collect::<Result<_, _>>()?,
+            last_terms,
             pause,
             request: request(&fields, self.now)?,
             answer: fields.get("answer").map(|_| fields.json("answer")).transpose()?,

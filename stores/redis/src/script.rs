@@ -27,8 +27,11 @@ impl Script {
         mark: &str,
         arguments: &[&str],
     ) -> Cmd {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(Self::hash()).arg(2).arg(&keys.lease).arg(&keys.record);
+        // All in one piece of memory: 6 arguments before these, and for each at most 16 bytes around it.
+        let bytes = arguments.iter().map(|argument| argument.len() + 16).sum::<usize>();
+        let names = 4 * keys.lease.len() + election.len() + mark.len();
+        let mut command = Cmd::with_capacity(arguments.len() + 9, bytes + names + 256);
+        command.arg("EVALSHA").arg(Self::hash()).arg(2).arg(&keys.lease).arg(&keys.record);
         command.arg(verb).arg(mark).arg(election).arg(&keys.channel).arg(arguments);
         command
     }
@@ -175,6 +178,25 @@ impl View {
         Some(Self { now: now.parse().ok()?, value, left_ms: u64::try_from(left_ms).ok(), wait_ms, fields })
     }
 
+    /// Takes a view as a release tells it, in lines, of which the last ones are terms; and to how many it is told.
+    pub(crate) fn from_release(text: &str) -> Option<(Self, u32)> {
+        const NAMES: [&str; 6] =
+            ["token", "renew_total", "reserved_for", "reserved_until", "succeeded_at", "answer"];
+        let (now, rest) = text.split_once('\n')?;
+        let (told, mut rest) = rest.split_once('\n')?;
+        let mut fields = BTreeMap::new();
+        for name in NAMES {
+            let (value, left) = rest.split_once('\n')?;
+            if !value.is_empty() {
+                fields.insert(name.to_owned(), value.to_owned());
+            }
+            rest = left;
+        }
+        fields.insert("terms".to_owned(), rest.to_owned());
+        let view = Self { now: now.parse().ok()?, value: None, left_ms: None, wait_ms: 0, fields };
+        Some((view, told.parse().ok()?))
+    }
+
     /// Takes a view as a grant tells it: in lines, of which the last ones are terms.
     pub(crate) fn from_grant(text: &str) -> Option<Self> {
         const NAMES: [&str; 8] = ["value", "bid", "attempt", "token", "ttl_ms", "renew_total", "gap", "who"];
@@ -228,4 +250,27 @@ fn text(value: Option<Value>) -> Result<String, String> {
 fn number(value: Option<Value>) -> Result<u64, String> {
     let text = text(value)?;
     text.parse().map_err(|_| format!("{text:?} is no number"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_read_back_from_its_lines() {
+        let text = "1700000000000001\n12\n41\n7\n\n1700000000000001\n\n\n{\"token\":40}\n{\"token\":41}";
+        let (view, told) = View::from_release(text).unwrap();
+        assert_eq!((view.now, told), (1_700_000_000_000_001, 12));
+        assert_eq!(view.value, None);
+        let fields: Vec<_> =
+            view.fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let terms = "{\"token\":40}\n{\"token\":41}";
+        let until = "1700000000000001";
+        assert_eq!(
+            fields,
+            [("renew_total", "7"), ("reserved_until", until), ("terms", terms), ("token", "41")],
+            "what is empty is not there"
+        );
+        assert!(View::from_release("1\n2\n3").is_none());
+    }
 }

@@ -18,7 +18,7 @@ use tenure_core::store::{Change, Holder, LeaseRecord};
 use tenure_core::{Attempt, BidId, CandidateId, Clock, ElectionName, FencingToken};
 use tokio::sync::Notify;
 
-use crate::record::wall;
+use crate::record::{GRAIN, wall};
 use crate::script::View;
 use crate::store::{TOKEN_LIMIT, whole_ms};
 
@@ -29,6 +29,9 @@ const LEAP: u64 = 24 * 60 * 60 * 1_000_000;
 /// The longest ttl that a message is believed: no elector takes a longer one.
 const LONGEST_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// How a bid is written down.
+const BID_DIGITS: usize = 32;
+
 /// The elections that are watched here.
 pub(crate) struct Watchers {
     clock: Arc<dyn Clock>,
@@ -38,6 +41,9 @@ pub(crate) struct Watchers {
     longest_ttl_ms: Arc<AtomicU64>,
     /// A token, or a time of the server, above this is not believed before the server itself answers it.
     highest: AtomicU64,
+    /// What may have to be subscribed to, or unsubscribed from. A process may watch a hundred thousand: nobody looks
+    /// through all of them because one was added.
+    changed: Mutex<Vec<ElectionName>>,
     /// There is something to subscribe to, or to unsubscribe from.
     pub(crate) work: Notify,
 }
@@ -87,6 +93,8 @@ struct Seen {
 pub(crate) enum Message {
     /// A write has made this of the election.
     View(View),
+    /// It was given back, and as many as this are told.
+    Released(View, u32),
     /// It was renewed.
     Renewed(Renewed),
     /// Somebody asks who stands by, and wants the answer on this channel.
@@ -110,6 +118,7 @@ impl Message {
         match kind {
             "view" => View::from_json(rest).map(Self::View),
             "acquired" => View::from_grant(rest).map(Self::View),
+            "released" => View::from_release(rest).map(|(view, told)| Self::Released(view, told)),
             "renewed" => Renewed::read(rest).map(Self::Renewed),
             "call" => Some(Self::Call(rest.to_owned())),
             _ => None,
@@ -146,7 +155,7 @@ impl Renewed {
         // Distrust starts when the message arrives: from here on the whole ttl.
         record.time_left = Some(self.ttl);
         let paused = record.pause.as_ref().map_or(Duration::ZERO, |pause| pause.ends_in);
-        record.opens_in = Some(self.ttl.max(paused));
+        record.opens_in = Some((self.ttl + GRAIN).max(paused));
         true
     }
 }
@@ -159,6 +168,7 @@ impl Watchers {
             elections: Mutex::default(),
             longest_ttl_ms,
             highest: AtomicU64::new(0),
+            changed: Mutex::default(),
             work: Notify::new(),
         }
     }
@@ -189,13 +199,36 @@ impl Watchers {
             }
         }
         drop(elections);
-        self.work.notify_one();
+        self.changed(names);
         Watching { watchers: Arc::clone(self), wake, names: names.to_vec() }
     }
 
-    /// Returns what is watched.
-    pub(crate) fn names(&self) -> BTreeSet<ElectionName> {
+    /// Lets the listener look at what it listens to for these.
+    fn changed(&self, names: &[ElectionName]) {
+        self.changed.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(names);
+        self.work.notify_one();
+    }
+
+    /// Returns what may have to be subscribed to or unsubscribed from since the last time.
+    pub(crate) fn take_changed(&self) -> Vec<ElectionName> {
+        std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns all that is watched; what has changed before is in it.
+    pub(crate) fn take_all(&self) -> Vec<ElectionName> {
+        // First: whatever is watched after this is told again.
+        drop(self.take_changed());
         self.elections().keys().cloned().collect()
+    }
+
+    /// Tells whether nobody watches anything.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.elections().is_empty()
+    }
+
+    /// Tells whether anybody watches `name`.
+    pub(crate) fn has(&self, name: &ElectionName) -> bool {
+        self.elections().contains_key(name)
     }
 
     /// Tells whether somebody who watches `name` waits for software that tells us nothing.
@@ -223,7 +256,7 @@ impl Watchers {
         watched.known = self.seen(as_of, record.clone());
         if is_foreign(record) {
             // There may be one more channel to listen to.
-            self.work.notify_one();
+            self.changed(std::slice::from_ref(&record.election));
         }
     }
 
@@ -266,8 +299,15 @@ impl Watchers {
         self.elections().get(election).map(|watched| watched.standing_by.clone()).unwrap_or_default()
     }
 
-    /// Takes what a write has made of an election.
+    /// Takes what a write has made of an election, and wakes whoever watches it.
     pub(crate) fn viewed(&self, election: &ElectionName, view: &View) {
+        if self.learned(election, view) {
+            self.wake(election);
+        }
+    }
+
+    /// Takes what a write has made of an election; answers whether whoever watches it is still to be woken.
+    pub(crate) fn learned(&self, election: &ElectionName, view: &View) -> bool {
         let record = view.record(election).ok();
         if let Some(holder) = record.as_ref().and_then(|record| record.holder.as_ref()) {
             self.heard_of(holder.ttl);
@@ -277,22 +317,39 @@ impl Watchers {
         let believed = self.highest.load(Ordering::Relaxed).min(TOKEN_LIMIT - 1);
         let record = record.filter(|record| record.token.0.max(view.now) <= believed);
         let mut elections = self.elections();
-        let Some(watched) = elections.get_mut(election) else { return };
+        let Some(watched) = elections.get_mut(election) else { return false };
         let Some(record) = record else {
             watched.known = self.nothing();
-            return self.wakes.wake(election);
+            return true;
         };
         let ours = record.leader().map(|holder| holder.bid) == watched.own;
         if watched.own.is_some() && ours && record.request.is_none() && watched.watchers == 1 {
-            return;
+            return false;
         }
         if watched.own.is_some() && !ours {
             // No term ends by a message: the leader looks, and the server decides.
             watched.known = self.nothing();
-            return self.wakes.wake(election);
+            self.wakes.wake(election);
+            return false;
         }
         watched.known = self.seen(view.now, record);
+        true
+    }
+
+    /// Wakes whoever watches an election.
+    pub(crate) fn wake(&self, election: &ElectionName) {
         self.wakes.wake(election);
+    }
+
+    /// Tells whether a message is one of this process's own renewals, which nobody else here needs to hear of.
+    pub(crate) fn is_own_renewal(&self, election: &ElectionName, text: &str) -> bool {
+        let Some(bid) = text.strip_prefix("renewed ").and_then(|rest| rest.get(..BID_DIGITS)) else {
+            return false;
+        };
+        let elections = self.elections();
+        let alone = elections.get(election).filter(|watched| watched.watchers == 1);
+        let own = alone.and_then(|watched| watched.own);
+        own.is_some() && own == bid.parse().ok()
     }
 
     /// Takes a renewal.
@@ -300,9 +357,6 @@ impl Watchers {
         self.heard_of(renewed.ttl);
         let mut elections = self.elections();
         let Some(watched) = elections.get_mut(election) else { return };
-        if watched.own == Some(renewed.bid) && watched.watchers == 1 {
-            return;
-        }
         match &mut watched.known {
             Known::Record(seen) => {
                 if renewed.onto(&mut seen.record) {
@@ -427,7 +481,7 @@ impl Drop for Watching {
             }
         }
         drop(elections);
-        self.watchers.work.notify_one();
+        self.watchers.changed(&self.names);
     }
 }
 

@@ -28,6 +28,9 @@ pub(crate) enum Campaign {
 /// Followers that wait for the same moment spread over this: far below a person's notice, enough to part a crowd.
 const JITTER: Duration = Duration::from_millis(50);
 
+/// Where they hear of it when one of them has won, this is enough: most of them never get to ask.
+const JITTER_HEARING: Duration = Duration::from_millis(15);
+
 /// The first wait after an error; it doubles up to the retry interval.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -448,10 +451,12 @@ impl Worker {
     /// When to bid again if nothing wakes us earlier. The answer has just arrived: distrust starts at the reply.
     fn opening(&self, record: &LeaseRecord) -> Moment {
         let now = self.shared.clock.now();
-        let jitter = self.shared.random.up_to(JITTER.min(self.timing.retry_interval));
+        let hears = self.shared.wake == Wake::Push && self.changes.is_some();
+        let spread = if hears { JITTER_HEARING } else { JITTER };
+        let jitter = self.shared.random.up_to(spread.min(self.timing.retry_interval));
         let opens = record.opens_in.map(|opens_in| now.plus(opens_in.max(PAUSE)).plus(jitter));
         let look = match self.shared.wake {
-            Wake::Push if self.changes.is_some() => None,
+            Wake::Push if hears => None,
             Wake::Push => Some(self.timing.retry_interval),
             // A store that names no interval is not asked without a break.
             Wake::Look(interval) => Some(interval.max(PAUSE).min(self.timing.retry_interval)),

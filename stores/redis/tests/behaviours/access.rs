@@ -51,8 +51,8 @@ async fn whatever_is_missing_is_named() {
     assert!(commands.len() > 15, "{commands:?}");
     let mut wrong = Vec::new();
     for missing in commands {
-        // Not in this test: other databases, signs of life, and giving up what is not watched any more.
-        if matches!(missing, "ping" | "select" | "unsubscribe") {
+        // Not in this test: other databases, signs of life, giving up what is not watched any more, and taking turns.
+        if matches!(missing, "ping" | "select" | "unsubscribe" | "pubsub|numsub") {
             continue;
         }
         let without: Vec<_> =

@@ -16,6 +16,7 @@ mod forgetting;
 mod messages;
 mod plain_script;
 mod replicas;
+mod script_time;
 mod sentinels;
 mod tls;
 mod tokens;

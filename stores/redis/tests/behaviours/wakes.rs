@@ -1,5 +1,7 @@
 //! Followers hear of what happens, and ask for nothing meanwhile.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -8,6 +10,7 @@ use tenure_core::elector::ElectorHandle;
 use tenure_core::store::{Change, Lease, LeaseStore, Renewal};
 use tenure_core::{CandidateId, Clock, Elections, Settings, SystemClock};
 use tenure_testkit::proxy::{Proxy, Resp};
+use tenure_testkit::resp::{self, Reply};
 use tenure_testkit::servers::redis::Redis;
 
 use crate::support::{Candidate, here, name, open, soon};
@@ -107,6 +110,100 @@ async fn a_release_hands_over_at_once_and_ten_candidates_cost_little_more_than_t
     for handle in handles {
         handle.stop().await;
     }
+}
+
+/// Somebody who hears what is told on a channel, as it is told.
+struct Ear {
+    stream: TcpStream,
+    heard: Vec<u8>,
+}
+
+impl Ear {
+    fn at(server: &Redis, channel: &str) -> Self {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(&resp::request(&["SUBSCRIBE", channel])).unwrap();
+        Self { stream, heard: Vec::new() }
+    }
+
+    /// Returns the next message that begins with `kind`.
+    fn next(&mut self, kind: &str) -> String {
+        loop {
+            while let Some((reply, length)) = resp::reply(&self.heard) {
+                self.heard.drain(..length);
+                let text = reply.list().get(2).and_then(Reply::text);
+                if let Some(text) = text.filter(|text| text.starts_with(kind)) {
+                    return text;
+                }
+            }
+            let mut more = [0; 4096];
+            let length = self.stream.read(&mut more).unwrap();
+            assert!(length > 0, "the server is gone");
+            self.heard.extend_from_slice(&more[..length]);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_tells_how_many_hear_of_it_and_each_of_them_has_its_turn() {
+    const MANY: usize = 8;
+    let server = here(Redis::start());
+    let election = name("turns");
+    let channel = "{tenure:leader:turns}:changes@0";
+    let mut ear = Ear::at(&server, channel);
+    let mut watches: Vec<_> = (0..MANY)
+        .map(|_| {
+            let store = open(&server.url(), OPTIONS);
+            let changes = store.watch(std::slice::from_ref(&election)).unwrap();
+            (store, changes)
+        })
+        .collect();
+    let all = (MANY + 1).to_string();
+    soon("all listen", async || {
+        server.call(&["PUBSUB", "NUMSUB", channel]).await.list()[1].text().as_ref() == Some(&all)
+    })
+    .await;
+    let leader = Candidate::new(open(&server.url(), OPTIONS), "leader", TTL);
+    let lease = leader.win(&election).await;
+    for (_, changes) in &mut watches {
+        assert!(changes.next().await.is_some());
+    }
+    leader.store.release(&leader.release_of(&lease)).await.unwrap();
+    let told = ear.next("released ");
+    assert_eq!(told.lines().nth(1), Some(all.as_str()), "{told:?}");
+    for (_, changes) in &mut watches {
+        tokio::select! {
+            change = changes.next() => assert!(change.is_some()),
+            () = SystemClock.sleep(Duration::from_secs(20)) => panic!("somebody's turn never came"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listener_hears_of_what_is_watched_later_and_no_more_of_what_is_not() {
+    let server = here(Redis::start());
+    let store = open(&server.url(), OPTIONS);
+    let watch = |election: &str| store.watch(&[name(election)]).unwrap();
+    let heard = async || {
+        let channels = server.call(&["PUBSUB", "CHANNELS"]).await;
+        let mut channels: Vec<_> = channels.list().iter().filter_map(Reply::text).collect();
+        channels.sort();
+        channels
+    };
+    let channel = |election: &str| format!("{{tenure:leader:{election}}}:changes@0");
+    let first = watch("first");
+    soon("the first one", async || heard().await == [channel("first")]).await;
+    let second = watch("second");
+    soon("a second one", async || heard().await == [channel("first"), channel("second")]).await;
+    drop(first);
+    soon("only the second one", async || heard().await == [channel("second")]).await;
+    let mut again = watch("first");
+    soon("both again", async || heard().await == [channel("first"), channel("second")]).await;
+    let leader = Candidate::new(open(&server.url(), OPTIONS), "leader", TTL);
+    leader.win(&name("first")).await;
+    assert!(again.next().await.is_some());
+    drop((again, second));
+    soon("none", async || heard().await.is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
