@@ -1,6 +1,5 @@
 //! A control group around the command: one write kills everything in it, forks under way included.
 
-use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,15 +52,16 @@ impl Cgroup {
         fs::write(self.file("cgroup.procs"), "0")
     }
 
-    /// Moves a child of ours into it that entered none itself. Only while it is not reaped: its number is its own.
+    /// Moves a child of ours into it that is where we are: one that entered a group by itself stays there. Only while it is
+    /// not reaped: its number is its own.
     pub(super) fn take(&self, child: Pid) -> io::Result<()> {
         let child = child.as_raw_pid();
-        let present = fs::read_to_string(format!("/proc/{child}/cgroup"))?;
-        let own = self.path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-        if present.lines().any(|line| line.ends_with(own)) {
-            return Ok(());
+        let group = |process: &str| fs::read_to_string(format!("/proc/{process}/cgroup"));
+        let unified = |groups: &str| groups.lines().find(|line| line.starts_with("0::")).map(str::to_owned);
+        if unified(&group(&child.to_string())?) == unified(&group("self")?) {
+            fs::write(self.file("cgroup.procs"), child.to_string())?;
         }
-        fs::write(self.file("cgroup.procs"), child.to_string())
+        Ok(())
     }
 
     /// Kills everything in it. Not the only means, so that a failure is nobody's end.

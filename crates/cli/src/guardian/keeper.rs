@@ -40,6 +40,8 @@ struct Keeper {
     isolation: String,
     must_stop: Moment,
     ended: bool,
+    /// The command, or the init, is reaped: its number may be another one's.
+    reaped: bool,
     killer: Option<Killer>,
 }
 
@@ -84,6 +86,7 @@ impl Keeper {
             isolation,
             must_stop: Moment::FAR,
             ended: false,
+            reaped: false,
             killer: None,
         })
     }
@@ -176,7 +179,7 @@ impl Keeper {
                 FromKeeper::Ended(ending) => self.end(ending, now),
                 FromKeeper::Started { .. } => {
                     self.guardian.send(&report);
-                    if let (Some(cgroup), Home::Here(main)) = (&self.cgroup, &self.home) {
+                    if let (Some(cgroup), Home::Here(main), false) = (&self.cgroup, &self.home, self.reaped) {
                         // Not the only means. What it has started meanwhile stays outside, and is found by the walk.
                         let _ = cgroup.take(main.pid);
                     }
@@ -206,6 +209,7 @@ impl Keeper {
     }
 
     fn note(&mut self, child: Child, now: Moment) {
+        self.reaped |= matches!(child, Child::Ended(pid, _) if pid == self.home.pid());
         // What the stub or the init had to say comes first.
         self.hear_home(now);
         match (child, &mut self.home) {
@@ -292,6 +296,13 @@ impl Home {
             Self::Here(main) => main.signal(Signal::KILL.as_raw(), None),
             // Not reaped: the number is its own.
             Self::Namespace { init, .. } => drop(kill_process(*init, Signal::KILL)),
+        }
+    }
+
+    fn pid(&self) -> Pid {
+        match self {
+            Self::Here(main) => main.pid,
+            Self::Namespace { init, .. } => *init,
         }
     }
 

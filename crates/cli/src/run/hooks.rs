@@ -10,7 +10,7 @@ use tokio::process::Command;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use crate::talk;
+use super::voice::Voice;
 
 /// How long the end waits for a hook.
 const LAST_WAIT: Duration = Duration::from_secs(5);
@@ -26,25 +26,28 @@ struct Hook {
 pub(super) struct Hooks {
     queue: mpsc::Sender<Hook>,
     task: JoinHandle<()>,
+    voice: Voice,
 }
 
 impl Hooks {
-    pub(super) fn start() -> Self {
+    pub(super) fn start(voice: Voice) -> Self {
+        let speaker = voice.clone();
         let (queue, mut waiting) = mpsc::channel::<Hook>(WAITING);
         let task = tokio::spawn(async move {
             while let Some(hook) = waiting.recv().await {
-                run(hook).await;
+                if let Err(why) = run(hook).await {
+                    speaker.error("hook_failed", &why);
+                }
             }
         });
-        Self { queue, task }
+        Self { queue, task, voice }
     }
 
     pub(super) fn call(&self, what: &'static str, script: Option<&String>, env: Vec<(String, String)>) {
         let Some(script) = script else { return };
         if self.queue.try_send(Hook { what, script: script.clone(), env }).is_err() {
-            talk::say(&format!(
-                "tenure: {what} is not run: {WAITING} hooks wait already for one that does not end"
-            ));
+            let why = format!("{what} is not run: {WAITING} hooks wait already for one that does not end");
+            self.voice.error("hook_failed", &why);
         }
     }
 
@@ -60,7 +63,7 @@ impl Hooks {
     }
 }
 
-async fn run(hook: Hook) {
+async fn run(hook: Hook) -> Result<(), String> {
     let Hook { what, script, env } = hook;
     let status = Command::new("sh")
         .arg("-c")
@@ -71,8 +74,8 @@ async fn run(hook: Hook) {
         .status()
         .await;
     match status {
-        Ok(status) if status.success() => {}
-        Ok(status) => talk::say(&format!("tenure: {what} {script:?} failed: {status}")),
-        Err(error) => talk::say(&format!("tenure: {what} {script:?} could not be started: {error}")),
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{what} {script:?} failed: {status}")),
+        Err(error) => Err(format!("{what} {script:?} could not be started: {error}")),
     }
 }

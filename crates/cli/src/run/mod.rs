@@ -16,6 +16,7 @@ mod voice;
 mod wrapper;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::args::RunArgs;
@@ -27,20 +28,31 @@ use voice::{Level, Mouth, Voice};
 use wrapper::{Script, Wrapper};
 
 pub(crate) fn main(args: RunArgs) -> ExitCode {
-    let code = Plan::from(&args).and_then(|plan| run(args, plan));
-    match code {
-        Ok(code) => ExitCode::from(code),
+    let plan = match Plan::from(&args) {
+        Ok(plan) => plan,
         Err(refusal) => {
-            talk::say(&format!("error: {}", refusal.text));
-            if let Some(hint) = &refusal.hint {
-                talk::hint(hint);
-            }
-            ExitCode::from(refusal.code)
+            refusal.lines().iter().for_each(|line| talk::say(line));
+            return ExitCode::from(refusal.code);
         }
-    }
+    };
+    let mouth = match Mouth::open() {
+        Ok(mouth) => Arc::new(mouth),
+        Err(error) => {
+            talk::say(&format!("error: no thread can be started: {error}"));
+            return ExitCode::from(exit::FAILURE);
+        }
+    };
+    let code = run(args, plan, &mouth).unwrap_or_else(|refusal| {
+        for line in refusal.lines() {
+            mouth.say(line, |lost| format!("tenure: {lost} lines are missing here"));
+        }
+        refusal.code
+    });
+    mouth.close();
+    ExitCode::from(code)
 }
 
-fn run(args: RunArgs, plan: Plan) -> Result<u8, Refusal> {
+fn run(args: RunArgs, plan: Plan, mouth: &Arc<Mouth>) -> Result<u8, Refusal> {
     let level = match (args.quiet, args.verbose) {
         (true, _) => Level::Error,
         (_, true) => Level::Verbose,
@@ -52,7 +64,7 @@ fn run(args: RunArgs, plan: Plan) -> Result<u8, Refusal> {
         level,
         election: plan.election.to_string(),
         candidate: String::new(),
-        mouth: Mouth::open(),
+        mouth: Arc::clone(mouth),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

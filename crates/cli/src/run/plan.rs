@@ -49,6 +49,12 @@ impl Refusal {
         Self { code, text: text.into(), hint: None }
     }
 
+    /// What is said of it.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let hint = self.hint.iter().map(|hint| format!("hint: {hint}"));
+        [format!("error: {}", self.text)].into_iter().chain(hint).collect()
+    }
+
     fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }

@@ -1,8 +1,9 @@
 //! What `run` says on standard error: text for people, or a line of JSON for each event.
 
-use std::sync::Arc;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
@@ -17,12 +18,13 @@ pub(super) enum Level {
     Verbose,
 }
 
+#[derive(Clone)]
 pub(super) struct Voice {
     pub(super) json: bool,
     pub(super) level: Level,
     pub(super) election: String,
     pub(super) candidate: String,
-    pub(super) mouth: Mouth,
+    pub(super) mouth: Arc<Mouth>,
 }
 
 impl Voice {
@@ -31,9 +33,16 @@ impl Voice {
         if level > self.level {
             return;
         }
+        let missing = |lost| {
+            let text = format!("{lost} lines are missing here: nobody read the earlier ones in time");
+            self.line("lines_missing", &text, json!({ "lines": lost }))
+        };
+        self.mouth.say(self.line(event, text, details), missing);
+    }
+
+    fn line(&self, event: &str, text: &str, details: Value) -> String {
         if !self.json {
-            self.mouth.say(format!("tenure: {text}"));
-            return;
+            return format!("tenure: {text}");
         }
         let mut line = Map::new();
         line.insert("event".into(), event.into());
@@ -44,7 +53,7 @@ impl Voice {
             line.extend(details);
         }
         line.insert("message".into(), text.into());
-        self.mouth.say(Value::Object(line).to_string());
+        Value::Object(line).to_string()
     }
 
     pub(super) fn normal(&self, event: &str, text: &str) {
@@ -63,49 +72,44 @@ const PATIENT_LINES: usize = 1000;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Writes lines in a thread of its own: whoever does not read them (a full pipe, a terminal that is held) must not keep the
-/// lease from being renewed.
+/// lease from being renewed, nor this process from ending. Nothing else may be written to standard error while it is open.
 pub(super) struct Mouth {
     /// `None` when it has said its last.
-    lines: Option<SyncSender<String>>,
+    lines: Mutex<Option<SyncSender<String>>>,
     /// Nothing ever comes: it ends when all is written.
-    ended: Receiver<()>,
-    lost: Arc<AtomicU64>,
+    ended: Mutex<Receiver<()>>,
+    /// Lines for which there was no more room.
+    lost: AtomicU64,
 }
 
 impl Mouth {
-    pub(super) fn open() -> Self {
+    pub(super) fn open() -> io::Result<Self> {
         let (lines, waiting) = sync_channel::<String>(PATIENT_LINES);
         let (end, ended) = sync_channel(0);
-        let lost = Arc::new(AtomicU64::new(0));
-        let unheard = Arc::clone(&lost);
-        std::thread::spawn(move || {
+        std::thread::Builder::new().name("tenure-mouth".to_owned()).spawn(move || {
             let _end: SyncSender<()> = end;
             for line in waiting {
                 talk::say(&line);
-                match unheard.swap(0, Ordering::Relaxed) {
-                    0 => {}
-                    lost => talk::say(&format!(
-                        "tenure: {lost} lines are missing here: nobody read the earlier ones in time"
-                    )),
-                }
             }
-        });
-        Self { lines: Some(lines), ended, lost }
+        })?;
+        Ok(Self { lines: Mutex::new(Some(lines)), ended: Mutex::new(ended), lost: AtomicU64::new(0) })
     }
 
-    fn say(&self, line: String) {
-        if let Some(lines) = &self.lines
-            && let Err(TrySendError::Full(_)) = lines.try_send(line)
-        {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+    /// Says a line, and before it how many are missing, if any are.
+    pub(super) fn say(&self, line: String, missing: impl Fn(u64) -> String) {
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(lines) = &*lines else { return };
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        let told = lost == 0 || lines.try_send(missing(lost)).is_ok();
+        if !told || lines.try_send(line).is_err() {
+            self.lost.fetch_add(if told { 1 } else { lost + 1 }, Ordering::Relaxed);
         }
     }
-}
 
-impl Drop for Mouth {
-    fn drop(&mut self) {
-        self.lines = None;
-        let _ = self.ended.recv_timeout(LAST_WORDS);
+    /// Says its last; returns when all is written, or after a while.
+    pub(super) fn close(&self) {
+        drop(self.lines.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let _ = self.ended.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LAST_WORDS);
     }
 }
 

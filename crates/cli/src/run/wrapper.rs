@@ -33,6 +33,9 @@ use crate::talk;
 /// How long the end waits for a guardian that has nothing more to do.
 const CLOSING: Duration = Duration::from_secs(1);
 
+/// How long a lease may take to be given back by a wrapper that cannot run anything; then it runs out.
+const GIVING_BACK: Duration = Duration::from_secs(5);
+
 /// What is run for whoever wants to hear of changes.
 pub(super) struct Script {
     pub(super) on_lost: Option<String>,
@@ -119,9 +122,9 @@ impl Wrapper {
             .map_err(|error| failure("cannot start the guardian", &error))?;
         Ok(Self {
             plan,
+            hooks: Hooks::start(voice.clone()),
             voice,
             script,
-            hooks: Hooks::start(),
             notify: Notify::from_env(),
             signals,
             elections,
@@ -143,7 +146,11 @@ impl Wrapper {
             if let Some(Standing { handle, elected, .. }) = standing {
                 // A term that waits there counts as work.
                 drop(elected);
-                handle.stop().await;
+                let limit = SystemClock.sleep_until(SystemClock.now().plus(GIVING_BACK));
+                tokio::select! {
+                    () = handle.stop() => {}
+                    () = limit => {}
+                }
             }
             let reason = format!("cannot start the guardian: {}", talk::chain(&error));
             return Err(Refusal::new(exit::FAILURE, reason));

@@ -259,7 +259,8 @@ fn whoever_speaks_to_nobody_goes_on() {
 #[test]
 fn whoever_is_not_read_goes_on() {
     let world = World::new();
-    let mut command = world.run(&["--once", "--verbose"]);
+    // The hook fails, which is to be told as well.
+    let mut command = world.run(&["--once", "--verbose", "--on-leader-change", "exit 3"]);
     let (reader, mut writer) = std::io::pipe().unwrap();
     let room = rustix::pipe::fcntl_getpipe_size(&writer).unwrap();
     writer.write_all(&vec![b'.'; room]).unwrap();
