@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::store::LeaseStore;
-use tenure_redis::RedisStore;
+use tenure_redis::RedisConfig;
 use tenure_testkit::proxy::{Proxies, Resp};
 use tenure_testkit::servers::redis::{Options, Redis};
 
@@ -47,7 +47,7 @@ pub trait ByWays: Deployment {
 
 /// Opens the store that a URL of a deployment names.
 pub fn open(url: &str) -> Arc<dyn LeaseStore> {
-    Arc::new(RedisStore::from_url(url).unwrap())
+    tenure_redis::open(RedisConfig::from_url(url).unwrap()).unwrap()
 }
 
 /// What a server finds after a restart.

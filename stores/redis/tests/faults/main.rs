@@ -18,6 +18,7 @@ mod failover;
 mod faults;
 mod judge;
 mod one_server;
+mod redlock;
 mod stamps;
 
 #[test]
