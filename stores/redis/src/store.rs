@@ -464,14 +464,15 @@ impl Shared {
     pub(crate) fn forgotten<'a>(&self, age: Age<'a>) -> Forgotten<'a> {
         let config = &self.config;
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        // Whoever keeps all over a restart is the same one in its next run. Whoever takes another one's place is not.
-        let same = config.survives_restart && !config.fails_over();
         let up_ms = if config.survives_restart { u64::MAX } else { ms(age.up) };
-        let met = age.met.filter(|_| !same);
+        // Whoever keeps all over a restart is the same one in its next run; unless it is another server in the same place, of
+        // which nobody tells.
+        let tells = !config.fails_over() || !matches!(config.address, Address::Tcp(_) | Address::Unix(_));
+        let met = age.met.filter(|_| !config.survives_restart || !tells);
         // So much longer that its tokens are higher, although its clock may be behind.
         let taken_over = (config.fails_over() && age.serves != ALWAYS)
             .then(|| age.serves.saturating_sub(config.max_server_skew));
-        let run = if same { "" } else { age.run };
+        let run = if config.survives_restart && !config.fails_over() { "" } else { age.run };
         Forgotten { up_ms, serves_ms: met.into_iter().chain(taken_over).min().map(ms), run }
     }
 
