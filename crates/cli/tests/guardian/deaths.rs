@@ -1,6 +1,7 @@
 //! Supervisors that are killed or stopped: nothing of the command is left when the lease may move.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::process::Command;
 
 use rustix::process::Signal;
@@ -23,13 +24,13 @@ fn the_lease_is_free_only_after_all_are_gone(isolate: &str, roles: &[&str]) {
     assert!(all_ended(&heads), "{isolate}: work after the wrapper{roles:?}'s lease was free");
     wrapper.reap();
     until("the supervisors are gone", || guardian.has_ended() && keeper.has_ended());
-    assert_no_group_left(guardian.pid.as_raw_pid());
+    assert_no_group_left(wrapper.group().as_deref());
 }
 
 /// Kills supervisors at once, not the wrapper, and waits until it says that all are gone.
 fn the_wrapper_reaps_and_goes_on(isolate: &str, roles: &[&str], report: &str) {
     let (mut wrapper, heads) = hydra(isolate);
-    let guardian = wrapper.role("__guardian").pid.as_raw_pid();
+    let group = wrapper.group();
     let doomed: Vec<Watched> = roles.iter().map(|role| wrapper.role(role)).collect();
     for supervisor in doomed {
         supervisor.signal(Signal::KILL);
@@ -39,7 +40,7 @@ fn the_wrapper_reaps_and_goes_on(isolate: &str, roles: &[&str], report: &str) {
     assert!(all_ended(&heads), "{isolate}: work after {roles:?} was said to be gone");
     if report.contains("true") {
         wrapper.hear("ready");
-        assert_no_group_left(guardian);
+        assert_no_group_left(group.as_deref());
     }
     wrapper.say(&format!("begin {LONG}"));
     let heads = wait_for_hydra(&mut wrapper);
@@ -50,15 +51,9 @@ fn the_wrapper_reaps_and_goes_on(isolate: &str, roles: &[&str], report: &str) {
 }
 
 /// Where there are control groups at all.
-fn assert_no_group_left(guardian: i32) {
-    let name = format!("tenure-{guardian}-");
-    for folder in ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"] {
-        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let left: Vec<_> = entries
-            .map(|entry| entry.file_name())
-            .filter(|entry| entry.to_str().is_some_and(|entry| entry.starts_with(&name)))
-            .collect();
-        assert!(left.is_empty(), "{left:?}");
+fn assert_no_group_left(group: Option<&Path>) {
+    if let Some(group) = group {
+        assert!(!group.exists(), "{} is left", group.display());
     }
 }
 
@@ -189,7 +184,7 @@ fn an_idle_wrapper_that_is_killed_leaves_nobody() {
         Watched::new(wrapper.pid()).signal(Signal::KILL);
         until("the life file is free", || wrapper.life_is_free());
         until("nobody is left", || all_ended(&supervisors));
-        assert_no_group_left(supervisors[0].pid.as_raw_pid());
+        assert_no_group_left(wrapper.group().as_deref());
         wrapper.reap();
     }
 }

@@ -111,6 +111,15 @@ impl Wrapper {
         self.heard.iter().any(|line| line.starts_with(beginning))
     }
 
+    /// The control group of the first guardian, if it has one. Its name alone would not do: one that everybody died of
+    /// is left, and its number is given again.
+    pub(crate) fn group(&self) -> Option<PathBuf> {
+        self.heard
+            .iter()
+            .find_map(|line| line.strip_prefix("ready "))
+            .and_then(|isolation| isolation.strip_prefix("control group ").map(PathBuf::from))
+    }
+
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
