@@ -431,7 +431,8 @@ impl<'a> Parts<'a> {
         if let Some(kept) = self.kept.filter(|kept| kept.knows_release(left)) {
             return Some(kept.record.clone());
         }
-        let recorded = left.record(self.kept, self.election, self.request, sight)?;
+        // Without the request: whether it came too late is said when the release is recorded, and not taken back.
+        let recorded = left.record(self.kept, self.election, None, sight)?;
         Some(recorded.record)
     }
 

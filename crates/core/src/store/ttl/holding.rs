@@ -5,10 +5,10 @@ use futures_util::future;
 use super::entries::{Found, Held, Keys, Seen};
 use super::{CONFLICTS, SUCCESS_KEPT, Shared};
 use crate::name::ElectionName;
-use crate::store::record::parts::{Kept, Left, Slot, Success, encode};
+use crate::store::record::parts::{Asking, Kept, Left, Slot, Success, encode};
 use crate::store::record::{self, Decision, Record};
 use crate::store::ttl_store::TtlStore;
-use crate::store::{ErrorKind, Release, Released, Renew, Renewal, StoreError};
+use crate::store::{ErrorKind, Release, Released, Renew, Renewal, Requested, StoreError};
 
 impl<S: TtlStore> Shared<S> {
     pub(super) async fn renew(&self, renewal: &Renew) -> Result<Renewal, StoreError> {
@@ -205,9 +205,11 @@ impl<S: TtlStore> Shared<S> {
         if left.succeeded {
             self.note_success(election, left).await?;
         }
+        // Not the one that was seen: it may have come while the lease was being given back.
+        let request = self.request_of(election, operation).await?;
+        let request = request.as_ref().map(|found| &found.value().request);
         let mut kept = seen.kept.clone();
         for _ in 0..CONFLICTS {
-            let request = seen.request.as_ref().map(|found| &found.value().request);
             let present = kept.as_ref().map(Found::value);
             if present.is_some_and(|kept| kept.knows_release(left)) {
                 return Ok(());
@@ -222,6 +224,33 @@ impl<S: TtlStore> Shared<S> {
             kept = self.get(election, &Keys::of(election).record, operation).await?;
         }
         Err(self.conflict(election, operation))
+    }
+
+    /// Tells whether the term that a request names had ended before it was written; then it is taken away.
+    ///
+    /// A lease that is still held now is given back later, and whoever records that finds the request. One that ended
+    /// before may have been recorded without it: nobody would ever answer.
+    pub(super) async fn ended_before(
+        &self,
+        election: &ElectionName,
+        asking: &Asking,
+    ) -> Result<Option<Requested>, StoreError> {
+        let seen = self.look(election, "request").await?;
+        let sight = self.sight(&seen);
+        // It may have ended *because* of the request.
+        let answer = seen.parts().view(&sight).and_then(|view| view.answer);
+        if answer.is_some_and(|answer| answer.id == asking.request.id) {
+            return Ok(None);
+        }
+        let present = seen.parts().record(&sight);
+        match record::request(present.as_ref(), &asking.request, asking.write, &sight) {
+            Decision::Keep(ended @ (Requested::NoHolder | Requested::WrongTerm(_))) => {
+                let key = Keys::of(election).request;
+                self.store.compare_and_delete(&key, &encode(election, asking)).await?;
+                Ok(Some(ended))
+            }
+            _ => Ok(None),
+        }
     }
 
     async fn note_success(&self, election: &ElectionName, left: &Left) -> Result<(), StoreError> {

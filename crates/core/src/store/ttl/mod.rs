@@ -41,6 +41,10 @@
 //!
 //! *Pause* writes its entry first and touches the record second: a bid that did not see the pause finds the record
 //! changed when it draws.
+//!
+//! *Request* writes its entry and then looks whether the lease is still held; whoever records a release looks for
+//! requests after the lease was given back. So a request that is accepted is found by one of the two: it is answered, or
+//! told that it came too late.
 
 mod entries;
 mod holding;
@@ -305,8 +309,9 @@ impl<S: TtlStore> Operator for Ttl<S> {
             let over = seen.request.as_ref().map(Found::bytes);
             let key = Keys::of(election).request;
             let ttl = request.expires_in;
-            if self.shared.put_for(election, &key, over, asking, ttl).await? {
-                return Ok(answer);
+            if self.shared.put_for(election, &key, over, &asking, ttl).await? {
+                let ended = self.shared.ended_before(election, &asking).await?;
+                return Ok(ended.unwrap_or(answer));
             }
         }
         Err(self.shared.conflict(election, "request"))

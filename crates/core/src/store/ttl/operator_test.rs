@@ -80,6 +80,65 @@ async fn a_request_is_answered_once_by_a_renewal_or_a_release() {
     assert_eq!(rig.read().await.answer, Some(done));
 }
 
+/// The steps of a release: the lease's entry, then the record.
+const STEPS_OF_RELEASE: usize = 2;
+
+#[tokio::test]
+async fn a_request_that_is_written_while_the_term_ends_is_either_answered_for_good_or_not_accepted() {
+    for step in 0..STEPS_OF_RELEASE {
+        let rig = Rig::new();
+        let lease = rig.lead("a").await;
+        let first = resign(&rig, 1, TTL);
+        ask(&rig, &first).await;
+        let refused = Answered { id: first.id, answer: Answer::Refused("busy".into()) };
+        rig.renew(&Renew { answer: Some(refused), ..rig.renewal(&lease) }).await.unwrap();
+        let lease = rig.read().await.lease_of(lease.bid).unwrap();
+        // The request has found the holder and is about to be written.
+        let (asks, written) = rig.store.hold(0);
+        let (operator, request) = (rig.elsewhere(), resign(&rig, 1, TTL));
+        let second = request.id;
+        let asked = tokio::spawn(async move { ask(&operator, &request).await });
+        asks.await.unwrap();
+        // The release is stopped before this step.
+        let (reached, go) = rig.store.hold(step);
+        let (holder, ending) = (rig.elsewhere(), rig.ending(&lease));
+        let released = tokio::spawn(async move { holder.release(&ending).await });
+        reached.await.unwrap();
+        written.send(()).unwrap();
+        let asked = asked.await.unwrap();
+        let before = rig.read().await.answer.unwrap().id;
+        go.send(()).unwrap();
+        assert_eq!(released.await.unwrap(), Released::Released);
+        let after = rig.read().await.answer.unwrap().id;
+        rig.clock.advance(TTL);
+        let at_last = rig.read().await.answer.unwrap().id;
+        let (told, stays) = match step {
+            0 => (Requested::Accepted(FencingToken(1)), second),
+            _ => (Requested::NoHolder, first.id),
+        };
+        assert_eq!((asked, before, after, at_last), (told, first.id, stays, stays), "step {step}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_ends_its_term_at_once_was_accepted() {
+    let rig = Rig::new();
+    let lease = rig.lead("a").await;
+    let (reached, go) = rig.store.hold_answer(0);
+    let (operator, request) = (rig.elsewhere(), resign(&rig, 1, TTL));
+    let id = request.id;
+    let asked = tokio::spawn(async move { ask(&operator, &request).await });
+    reached.await.unwrap();
+    let done = Answered { id, answer: Answer::Done };
+    assert_eq!(
+        rig.release(&Release { answer: Some(done.clone()), ..rig.ending(&lease) }).await,
+        Released::Released
+    );
+    go.send(()).unwrap();
+    assert_eq!(asked.await.unwrap(), Requested::Accepted(FencingToken(1)));
+    assert_eq!(rig.read().await.answer, Some(done));
+}
+
 #[tokio::test]
 async fn a_request_does_not_reach_a_later_term() {
     let rig = Rig::new();

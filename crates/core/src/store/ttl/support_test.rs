@@ -46,6 +46,8 @@ enum Plan {
     Fault(Fault),
     /// Waits for the second, after telling the first.
     Hold(oneshot::Sender<()>, oneshot::Receiver<()>),
+    /// Likewise, after it was applied.
+    HoldAnswer(oneshot::Sender<()>, oneshot::Receiver<()>),
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +88,14 @@ impl Faulty {
         let (there, is_there) = oneshot::channel();
         let (go, may_go) = oneshot::channel();
         self.state(|state| state.plan = Some((before, Plan::Hold(there, may_go))));
+        (is_there, go)
+    }
+
+    /// Holds up the answer to the write after `before` others, as [`Self::hold`] does with the write.
+    pub(super) fn hold_answer(&self, before: usize) -> (oneshot::Receiver<()>, oneshot::Sender<()>) {
+        let (there, is_there) = oneshot::channel();
+        let (go, may_go) = oneshot::channel();
+        self.state(|state| state.plan = Some((before, Plan::HoldAnswer(there, may_go))));
         (is_there, go)
     }
 
@@ -135,6 +145,12 @@ impl Faulty {
                 there.send(()).unwrap();
                 may_go.await.unwrap();
                 self.apply(write).await
+            }
+            Some(Plan::HoldAnswer(there, may_go)) => {
+                let answer = self.apply(write).await;
+                there.send(()).unwrap();
+                may_go.await.unwrap();
+                answer
             }
             Some(Plan::Fault(Fault::Lost)) => Err(error(ErrorKind::Timeout)),
             Some(Plan::Fault(Fault::Denied)) => Err(error(ErrorKind::Denied)),
