@@ -37,6 +37,7 @@ pub(crate) enum Verb {
     List(ListArgs),
     Leader(LeaderArgs),
     History(HistoryArgs),
+    Doctor(DoctorArgs),
 }
 
 /// Where leases live.
@@ -298,6 +299,26 @@ pub(crate) struct HistoryArgs {
     /// Which election
     #[arg(value_name = "NAME")]
     pub(crate) election: ElectionName,
+
+    #[command(flatten)]
+    pub(crate) read: ReadArgs,
+}
+
+/// Tries the store out, and says what can be counted on here.
+///
+/// Bids, renews and releases in an election of its own, `tenure-doctor`, also many at once; measures, and says which ttl
+/// will do; looks at clocks, file system and environment. No other election is touched.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tenure doctor
+  tenure doctor --json
+  tenure doctor --read-only
+
+Exit code: 0 all works, 1 something does not, 2 usage or configuration.")]
+pub(crate) struct DoctorArgs {
+    /// Only look: make no bid, and write nothing
+    #[arg(long)]
+    pub(crate) read_only: bool,
 
     #[command(flatten)]
     pub(crate) read: ReadArgs,

@@ -1,6 +1,7 @@
 //! The command `tenure`: any command, on exactly one machine at a time.
 
 mod args;
+mod doctor;
 mod duration;
 mod exit;
 mod guardian;
@@ -38,5 +39,6 @@ fn main() -> ExitCode {
         Verb::List(args) => list::main(&args),
         Verb::Leader(args) => leader::main(&args),
         Verb::History(args) => history::main(&args),
+        Verb::Doctor(args) => doctor::main(&args),
     }
 }

@@ -187,7 +187,7 @@ impl Reader {
 }
 
 /// Writes one JSON value as one line.
-pub(crate) fn write_json(output: &mut Output, value: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_json(output: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *output, value)?;
     writeln!(output)
 }

@@ -63,3 +63,11 @@ pub(crate) fn main() -> Option<ExitCode> {
         _ => None,
     }
 }
+
+/// Returns below which control group a command's processes can be kept together, if they can.
+pub(crate) fn control_group() -> Option<String> {
+    let group = cgroup::Cgroup::create()?;
+    let parent = group.path().parent().map(|parent| parent.display().to_string());
+    group.remove();
+    parent
+}
