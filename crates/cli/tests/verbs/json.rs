@@ -81,6 +81,11 @@ async fn the_keys_are_those_of_the_page() {
     for term in history["terms"].as_array().unwrap() {
         check("A term", term);
     }
+    let doctor = stage.run(&["doctor", "--json"]).json();
+    let whole = ["findings", "healthy", "recommended_ttl_ms", "round_trip_us", "store"];
+    assert_eq!(keys(&doctor), whole.map(str::to_owned).into());
+    check("A store", &doctor["store"]);
+    check("A finding", &doctor["findings"][0]);
 }
 
 #[tokio::test]
@@ -117,6 +122,7 @@ fn the_page_is_read_as_it_is_meant() {
     let documented = documented();
     let objects: Vec<_> = documented.keys().map(String::as_str).collect();
     let expected = [
+        "A finding",
         "A leader",
         "A pause",
         "A request",
