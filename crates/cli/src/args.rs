@@ -1,6 +1,7 @@
 //! What can be typed.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -38,6 +39,8 @@ pub(crate) enum Verb {
     Leader(LeaderArgs),
     History(HistoryArgs),
     Doctor(DoctorArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
 }
 
 /// Where leases live.
@@ -322,4 +325,34 @@ pub(crate) struct DoctorArgs {
 
     #[command(flatten)]
     pub(crate) read: ReadArgs,
+}
+
+/// Prints the completions of a shell.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tenure completions bash > tenure.bash
+  tenure completions zsh > _tenure
+  tenure completions fish > tenure.fish
+
+Where they go: /etc/bash_completion.d/ or ~/.local/share/bash-completion/completions/ for bash, a directory of
+$fpath for zsh, ~/.config/fish/completions/ for fish.
+
+Exit code: 0 printed, 2 usage.")]
+pub(crate) struct CompletionsArgs {
+    /// Which shell
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Prints the manual page, or writes one for every verb into a directory.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tenure man > tenure.1
+  tenure man --dir man1
+
+Exit code: 0 written, 2 usage, or the directory cannot be written.")]
+pub(crate) struct ManArgs {
+    /// Write tenure.1 and a page for each verb, such as tenure-run.1, into this directory
+    #[arg(long, value_name = "PATH")]
+    pub(crate) dir: Option<PathBuf>,
 }

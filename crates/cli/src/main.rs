@@ -8,6 +8,7 @@ mod guardian;
 mod history;
 mod leader;
 mod list;
+mod pages;
 mod reading;
 #[cfg(test)]
 mod reference;
@@ -40,5 +41,7 @@ fn main() -> ExitCode {
         Verb::Leader(args) => leader::main(&args),
         Verb::History(args) => history::main(&args),
         Verb::Doctor(args) => doctor::main(&args),
+        Verb::Completions(args) => pages::completions(&args),
+        Verb::Man(args) => pages::man(&args),
     }
 }

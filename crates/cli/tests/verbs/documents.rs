@@ -68,7 +68,7 @@ fn code_of(stage: &Stage, line: &str) -> i32 {
 #[tokio::test]
 async fn the_examples_in_the_help_do_what_they_say() {
     let stage = prepared().await;
-    let verbs = ["", "status", "watch", "list", "leader", "history", "doctor"];
+    let verbs = ["", "status", "watch", "list", "leader", "history", "doctor", "completions", "man"];
     for verb in verbs {
         let help =
             stage.run(&[verb, "--help"].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>());

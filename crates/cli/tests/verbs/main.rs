@@ -12,6 +12,7 @@ mod leader;
 mod list;
 mod manners;
 mod nothing_there;
+mod pages;
 mod stage;
 mod status;
 mod watch;
