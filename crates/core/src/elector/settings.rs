@@ -17,7 +17,7 @@ pub enum Profile {
     /// Ttl 30 s: for most services.
     #[default]
     Balanced,
-    /// Ttl 60 s: rides out a store that is away for half a minute.
+    /// Ttl 60 s: rides out a store that is away for twenty seconds.
     Stable,
     /// Ttl 15 min: for stores that are paid by the request.
     ObjectStorage,
