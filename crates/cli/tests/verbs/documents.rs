@@ -116,6 +116,15 @@ async fn the_commands_for_trouble_answer_with_yes_or_no() {
 }
 
 #[test]
+fn the_example_of_a_failover_shows_one() {
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/failover.sh");
+    let said = Said::of(Command::new("sh").arg(script).env("TENURE", TENURE));
+    let lines: Vec<_> = said.expect(0).lines().take(3).collect();
+    assert_eq!(lines, ["first leads, term 1", "killing the first copy", "second leads, term 2"], "{said:?}");
+    assert!(said.stdout.contains("leads") && !said.stderr.contains("error"), "{said:?}");
+}
+
+#[test]
 fn commands_are_found_in_shell_blocks_only() {
     let page = "text\n```sh\n# why\ntenure list\n\ntenure status\n```\n```text\nnothing\n```\n";
     assert_eq!(commands(page), ["tenure list", "tenure status"]);
