@@ -41,6 +41,7 @@ pub(crate) enum Verb {
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    Demo(crate::demo::DemoArgs),
 }
 
 /// Where leases live.

@@ -1,6 +1,7 @@
 //! The command `tenure`: any command, on exactly one machine at a time.
 
 mod args;
+mod demo;
 mod doctor;
 mod duration;
 mod exit;
@@ -43,5 +44,6 @@ fn main() -> ExitCode {
         Verb::Doctor(args) => doctor::main(&args),
         Verb::Completions(args) => pages::completions(&args),
         Verb::Man(args) => pages::man(&args),
+        Verb::Demo(args) => demo::main(&args),
     }
 }

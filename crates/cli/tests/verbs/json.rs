@@ -132,6 +132,7 @@ fn the_page_is_read_as_it_is_meant() {
         "An answer",
         "An election",
         "An event",
+        "An event of the demonstration",
     ];
     assert_eq!(objects, expected);
     assert!(documented["A leader"].contains("time_left_ms"));
