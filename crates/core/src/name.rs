@@ -145,6 +145,17 @@ impl CandidateId {
     }
 }
 
+/// Every call to a store writes some ids, and the formatter of numbers takes several times as long.
+fn hex_digits(bytes: [u8; 16]) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
+    }
+    digits
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $type:ident) => {
         $(#[$doc])*
@@ -164,7 +175,8 @@ macro_rules! id {
 
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "{:032x}", u128::from_be_bytes(self.0))
+                let digits = hex_digits(self.0);
+                f.pad(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
             }
         }
 

@@ -73,9 +73,10 @@ impl Keys {
     }
 
     pub(crate) fn of(&self, election: &ElectionName) -> ElectionKeys {
-        let lease = format!("{}{}{}", self.before, encode(election.as_str()), self.after);
-        let beside = |what: &str| {
-            if self.tagged { format!("{lease}{what}") } else { format!("{{{lease}}}{what}") }
+        let lease = [&self.before, &*encode(election.as_str()), &self.after].concat();
+        let beside = |what: &str| match self.tagged {
+            true => [&lease, what].concat(),
+            false => ["{", &lease, "}", what].concat(),
         };
         ElectionKeys { record: beside(self.record()), channel: beside(&self.channel), lease }
     }

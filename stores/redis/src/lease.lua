@@ -21,95 +21,45 @@ local lease, kept = KEYS[1], KEYS[2]
 local verb, mark, election, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local call = redis.call
 
-local function text(number)
-  return string.format('%.0f', number)
-end
-
-local function time()
-  local now = call('TIME')
-  return now[1] * 1000000 + now[2]
-end
-
--- Tells whether the caller gave an argument that may be left out.
-local function is_given(argument)
-  return argument and argument ~= ''
-end
-
--- Tells everybody who waits. Whoever may not publish still leads: a missed wake-up costs time, not safety.
-local function publish(what)
-  redis.pcall('PUBLISH', channel, what)
-end
-
--- Anybody's view: this server's time, the lease's value and time left, how long nobody may have a free lease, the record.
-local function view(now, value, fields, wait_ms)
-  local left = value and call('PTTL', lease) or -2
-  return { text(now), value, left, wait_ms or 0, fields }
-end
-
-local REQUEST = { 'request', 'request_id', 'request_token', 'request_until' }
-
-local function live_request(record, now)
-  return record.request and record.bid and record.request_token == record.token and (tonumber(record.request_until) or 0) > now
-end
-
--- Notes what became of the request that stands here, once: a late answer to an earlier one says nothing.
-local function answer(record, now, answer_id, answered)
-  if answer_id ~= '' and live_request(record, now) and record.request_id == answer_id then
-    record.answer_id, record.answer, record.request = answer_id, answered, nil
-    call('HSET', kept, 'answer_id', answer_id, 'answer', answered)
-    -- Whoever may not remove it has renewed all the same: the attempt is in the record.
-    redis.pcall('HDEL', kept, unpack(REQUEST))
-  end
-end
-
--- Renewing comes first and reads only what it needs, because nearly every call is a renewal.
+-- Renewing comes first, because nearly every call is a renewal: it reads only what it needs, and what it seldom needs stands
+-- below. A function that nobody calls costs time, too.
 --
--- The caller holds the lease if it has its value, its token, and was last written by itself. A foreign mark under its own
--- value is a cloned process: at most one of the two may go on. Of several servers one may have missed renewals: it is behind
--- `renewals`, which a majority has.
-local function is_last(attempt, count, marks, renewals)
-  local behind = renewals and tonumber(count or 0) < tonumber(renewals)
-  return behind or string.find(marks, attempt or '?', 1, true)
-end
-
-local function renew(value, token, marks, at_ms, answer_id, answered, spare_ms, again, renewals, renewals_total)
-  local present = call('GET', lease)
-  local found = present == value and call('HMGET', kept, 'value', 'token', 'attempt', 'ttl_ms', 'renew_count', 'renew_total', 'request_id')
-  if not found or found[1] ~= value or found[2] ~= token or not is_last(found[3], found[5], marks, renewals) then
-    local fields = call('HGETALL', kept)
-    return { mark, 'lost', (present or #fields > 0) and view(time(), present, fields) }
-  end
-  local ttl_ms, count, total, request = found[4], found[5] or '0', found[6] or '0', false
-  if renewals and tonumber(count) < tonumber(renewals) then count, total = renewals, renewals_total end
-  if found[3] ~= mark then
-    -- The lease first: a server without memory to spare lets a script go on that began with this.
-    local lasts_ms = is_given(spare_ms) and text(ttl_ms + spare_ms) or ttl_ms
-    call('PEXPIRE', lease, lasts_ms)
-    count, total = text(count + 1), text(total + 1)
-    call('HSET', kept, 'attempt', mark, 'renewed_at_ms', at_ms, 'renew_count', count, 'renew_total', total)
-    -- The bid, without the candidate's name.
-    publish('renewed ' .. string.sub(value, -32) .. ' ' .. mark .. ' ' .. token .. ' ' .. lasts_ms .. ' ' .. count .. ' ' .. total .. ' ' .. at_ms)
-  elseif is_given(again) then
-    call('HSET', kept, 'attempt', mark)
-  end
-  if found[7] then
-    local asked = call('HMGET', kept, 'request', 'request_token', 'request_until')
-    local record = { bid = value, token = token, request_id = found[7], request = asked[1], request_token = asked[2], request_until = asked[3] }
-    local now = time()
-    if found[3] ~= mark then answer(record, now, answer_id, answered) end
-    request = live_request(record, now) and { record.request, text(record.request_until - now) } or false
-  end
-  if request then return { mark, 'renewed', ttl_ms, count, total, request } end
-  return mark .. '\nrenewed\n' .. ttl_ms .. '\n' .. count .. '\n' .. total
-end
-
+-- The caller holds the lease if it has its value, its token (which no other value ever had), and was last written by itself.
+-- A foreign mark under its own value is a cloned process: at most one of the two may go on. Of several servers one may have
+-- missed renewals: it is behind `renewals`, which a majority has.
+local present, ttl_ms, count, total, asked, repeated, fields, wait_ms
 if verb == 'renew' then
-  return renew(unpack(ARGV, 5))
+  local _, _, _, _, value, token, marks, at_ms, _, _, spare_ms, again, renewals, renewals_total = unpack(ARGV)
+  present = call('GET', lease)
+  local found = present == value and call('HMGET', kept, 'token', 'attempt', 'ttl_ms', 'renew_count', 'renew_total', 'request_id')
+  local attempt = found and found[1] == token and found[2]
+  local behind = attempt and renewals and tonumber(found[4] or 0) < tonumber(renewals)
+  if behind or attempt and string.find(marks, attempt, 1, true) then
+    ttl_ms, count, total = found[3], found[4] or '0', found[5] or '0'
+    if behind then count, total = renewals, renewals_total end
+    if attempt ~= mark then
+      -- The lease first: a server without memory to spare lets a script go on that began with this.
+      local lasts_ms = spare_ms and spare_ms ~= '' and string.format('%.0f', ttl_ms + spare_ms) or ttl_ms
+      call('PEXPIRE', lease, lasts_ms)
+      -- Counts have far less than 14 digits.
+      count, total = (count + 1) .. '', (total + 1) .. ''
+      call('HSET', kept, 'attempt', mark, 'renewed_at_ms', at_ms, 'renew_count', count, 'renew_total', total)
+      -- The bid, without the candidate's name. Whoever may not publish still leads.
+      redis.pcall('PUBLISH', channel, 'renewed ' .. string.sub(value, -32) .. ' ' .. mark .. ' ' .. token .. ' ' .. lasts_ms .. ' ' .. count .. ' ' .. total .. ' ' .. at_ms)
+    elseif again and again ~= '' then
+      call('HSET', kept, 'attempt', mark)
+    end
+    asked, repeated = found[6], attempt == mark
+    if not asked then return mark .. '\nrenewed\n' .. ttl_ms .. '\n' .. count .. '\n' .. total end
+  end
 end
 
-local FORMAT, LAST_TERMS, TOKEN_LIMIT = '1', 8, 2 ^ 53
-local now = time()
-local now_ms = text(math.floor(now / 1000))
+local FORMAT, TOKEN_LIMIT = '1', 2 ^ 53
+local clock = call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local micros = string.format('%06d', clock[2])
+-- As `text` would write it, which takes longer.
+local now_text, now_ms = clock[1] .. micros, clock[1] .. string.sub(micros, 1, 3)
 
 local function is_number(field)
   return field and string.find(field, '^%d+$') and tonumber(field) < TOKEN_LIMIT
@@ -117,11 +67,6 @@ end
 
 local function is_number_or_nothing(field)
   return not field or is_number(field)
-end
-
--- Returns the moment that is so far ahead, or the last one that can be told.
-local function moment_in(ms)
-  return text(math.min(now + tonumber(ms) * 1000, TOKEN_LIMIT - 1))
 end
 
 -- Returns what is kept of this election as a table (empty if nothing) and as it came; or why it cannot be understood.
@@ -148,27 +93,21 @@ local function look()
   return record, fields, why and redis.error_reply('CORRUPT ' .. why)
 end
 
-local function is_held(value, record)
-  return value and record.bid and record.value == value
-end
-
-local function is_ahead(moment)
-  return moment and tonumber(moment) > now
-end
-
 -- Returns the last terms with the present one as the newest.
 local function terms_with(record, how, cool_down_ms, ended_at_ms)
-  local lines = {}
-  for line in string.gmatch(record.terms or '', '[^\n]+') do lines[#lines + 1] = line end
-  lines[#lines + 1] = '{"token":' .. record.token .. ',"who":' .. record.who
+  local newest = '{"token":' .. record.token .. ',"who":' .. record.who
     .. ',"acquired_at_ms":' .. record.acquired_at_ms .. ',"ended_at_ms":' .. (ended_at_ms or now_ms)
     .. ',"end":"' .. how .. '"' .. (cool_down_ms ~= '' and ',"cool_down_ms":' .. cool_down_ms or '') .. '}'
-  return table.concat(lines, '\n', math.max(1, #lines - LAST_TERMS + 1))
-end
-
--- Returns the newest of some terms, or `false`.
-local function last_of(terms)
-  return terms ~= '' and (string.match(terms, '^.*\n(.*)$') or terms)
+  local terms, ends = record.terms or '', {}
+  if terms == '' then return newest end
+  local at = string.find(terms, '\n', 1, true)
+  while at do
+    ends[#ends + 1] = at
+    at = string.find(terms, '\n', at + 1, true)
+  end
+  -- Eight are kept: so many of the oldest have no place any more.
+  local stale = #ends + 2 - 8
+  return (stale > 0 and string.sub(terms, ends[stale] + 1) or terms) .. '\n' .. newest
 end
 
 -- How long nobody may have the lease because this server began, or took another one's place, so lately that it may not know
@@ -184,10 +123,6 @@ local function wait_after_start(longest_ttl_ms, up_ms, serves_ms)
   return math.max(0, wait_ms)
 end
 
-local function acquired(token, attempt, ttl_ms, count, total, previous)
-  return table.concat({ mark, 'acquired', token, attempt, ttl_ms, count, total, previous or nil }, '\n')
-end
-
 -- Puts the record back as it was before a command was refused: what is denied has changed nothing.
 local function undone(fields, refusal, command)
   redis.pcall('DEL', kept)
@@ -195,63 +130,141 @@ local function undone(fields, refusal, command)
   return redis.error_reply(refusal.err .. " ('" .. command .. "')")
 end
 
-local function acquire(bid, value, candidate, who, about, ttl_ms, floor, supersedes, longest_ttl_ms, up_ms, serves_ms, run, spare_ms, again)
-  local present = call('GET', lease)
-  local record, fields, corrupt = look()
+if verb == 'acquire' then
+  local bid, value, candidate, who, about, ttl_ms, floor, supersedes, longest_ttl_ms, up_ms, serves_ms, run, spare_ms, again = unpack(ARGV, 5)
+  present = call('GET', lease)
+  local record, corrupt
+  record, fields, corrupt = look()
   if corrupt then return corrupt end
-  local held = is_held(present, record)
-  local function refused(wait_ms)
-    return { mark, 'refused', view(now, present, fields, wait_ms) }
-  end
-  if present and not held then
-    -- Somebody holds it who is none of ours: whoever leads next cannot know who led before.
-    -- It is refused also where that cannot be noted, since there is no memory left.
-    if not record.foreign then
-      redis.pcall('HSET', kept, 'format', FORMAT, 'election', election, 'token', record.token, 'foreign', '1')
+  local held = present and record.bid and record.value == present
+  -- Once: it is left where the bid is refused, which is answered below.
+  repeat
+    if present and not held then
+      -- Somebody holds it who is none of ours: whoever leads next cannot know who led before.
+      -- It is refused also where that cannot be noted, since there is no memory left.
+      if not record.foreign then
+        redis.pcall('HSET', kept, 'format', FORMAT, 'election', election, 'token', record.token, 'foreign', '1')
+      end
+      break
     end
-    return refused()
-  end
-  local terms = record.terms or ''
-  if record.bid == bid then
-    -- The same bid again: the same term while it lives, nothing afterwards.
-    if not held then return refused() end
-    if again then call('HSET', kept, 'attempt', record.attempt) end
-    local previous = not record.gap and last_of(terms)
-    return acquired(record.token, record.attempt, record.ttl_ms, record.renew_count or '0', record.renew_total or '0', previous)
-  end
-  local superseded = record.bid and record.bid == supersedes
-  if held and not superseded then return refused() end
-  local spent = string.find(terms, '"bid":"' .. bid .. '"', 1, true)
-  local reserved = is_ahead(record.reserved_until) and record.reserved_for ~= candidate
-  if spent or reserved or is_ahead(record.pause_until) then return refused() end
-  -- The ttl of the last holder counts also if its lease is gone. And if it is there: it may be one from before the last one.
-  local wait_ms = wait_after_start(math.max(tonumber(longest_ttl_ms), tonumber(record.ttl_ms or 0)), tonumber(up_ms), tonumber(serves_ms))
-  if wait_ms > 0 then return refused(wait_ms) end
-  local token = math.max(tonumber(record.token), tonumber(floor), now) + 1
-  if token >= TOKEN_LIMIT then return redis.error_reply('ERR the tokens of this election have reached their end') end
-  token = text(token)
-  if record.bid then terms = terms_with(record, superseded and 'superseded' or 'expired', '') end
-  -- A candidate that has seen a higher token than the record's knows that the store lost terms. A server that began anew since
-  -- the last grant may have lost some.
-  local gap = tonumber(floor) > tonumber(record.token) or record.foreign or (run ~= '' and #fields > 0 and record.run ~= run)
-  -- The record first: it is not believed without the lease, so that a refusal in between grants nothing. And setting
-  -- before removing: a server without memory to spare refuses only what a script begins with.
-  call('HSET', kept, 'format', FORMAT, 'election', election, 'token', token, 'value', value, 'bid', bid, 'attempt', mark,
-    'ttl_ms', ttl_ms, 'who', who, 'about', about, 'acquired_at_ms', now_ms, 'terms', terms, 'run', run)
-  if #fields > 0 then
-    local removed = redis.pcall('HDEL', kept, 'gap', 'foreign', 'renewed_at_ms', 'renew_count', 'release', 'reserved_for', 'reserved_until', unpack(REQUEST))
-    if type(removed) == 'table' then return undone(fields, removed, 'HDEL') end
-  end
-  if gap then call('HSET', kept, 'gap', '1') end
-  local set = redis.pcall('SET', lease, value, 'PX', spare_ms and text(ttl_ms + spare_ms) or ttl_ms)
-  if set.err then return undone(fields, set, 'SET') end
-  local total = record.renew_total or '0'
-  publish('acquired ' .. table.concat({ text(now), value, bid, mark, token, ttl_ms, total, gap and '1' or '0', who, about, terms }, '\n'))
-  return acquired(token, mark, ttl_ms, '0', total, not gap and last_of(terms))
+    local terms = record.terms or ''
+    local token, attempt, lasts_ms, count, total, gap
+    if record.bid == bid then
+      -- The same bid again: the same term while it lives, nothing afterwards.
+      if not held then break end
+      if again then call('HSET', kept, 'attempt', record.attempt) end
+      token, attempt, lasts_ms, count, gap = record.token, record.attempt, record.ttl_ms, record.renew_count or '0', record.gap
+      total = record.renew_total or '0'
+    else
+      local superseded = record.bid and record.bid == supersedes
+      if held and not superseded then break end
+      local spent = terms ~= '' and string.find(terms, '"bid":"' .. bid .. '"', 1, true)
+      local reserved = record.reserved_until and tonumber(record.reserved_until) > now and record.reserved_for ~= candidate
+      local paused = record.pause_until and tonumber(record.pause_until) > now
+      if spent or reserved or paused then break end
+      -- The ttl of the last holder counts also if its lease is gone. And if it is there: it may be one from before the last one.
+      if longest_ttl_ms ~= '0' or record.ttl_ms then
+        wait_ms = wait_after_start(math.max(tonumber(longest_ttl_ms), tonumber(record.ttl_ms or 0)), tonumber(up_ms), tonumber(serves_ms))
+        if wait_ms > 0 then break end
+      end
+      local known, seen = tonumber(record.token), tonumber(floor)
+      token = math.max(known, seen, now) + 1
+      if token >= TOKEN_LIMIT then return redis.error_reply('ERR the tokens of this election have reached their end') end
+      token, attempt, lasts_ms, count, total = string.format('%.0f', token), mark, ttl_ms, '0', record.renew_total or '0'
+      if record.bid then terms = terms_with(record, superseded and 'superseded' or 'expired', '') end
+      -- A candidate that has seen a higher token than the record's knows that the store lost terms. A server that began anew
+      -- since the last grant may have lost some.
+      gap = seen > known or record.foreign or (run ~= '' and #fields > 0 and record.run ~= run)
+      -- The record first: it is not believed without the lease, so that a refusal in between grants nothing. And setting
+      -- before removing: a server without memory to spare refuses only what a script begins with.
+      call('HSET', kept, 'format', FORMAT, 'election', election, 'token', token, 'value', value, 'bid', bid, 'attempt', mark,
+        'ttl_ms', ttl_ms, 'who', who, 'about', about, 'acquired_at_ms', now_ms, 'run', run)
+      if record.bid then call('HSET', kept, 'terms', terms) end
+      if #fields > 0 then
+        local removed = redis.pcall('HDEL', kept, 'gap', 'foreign', 'renewed_at_ms', 'renew_count', 'release', 'reserved_for', 'reserved_until',
+          'request', 'request_id', 'request_token', 'request_until')
+        if type(removed) == 'table' then return undone(fields, removed, 'HDEL') end
+      end
+      if gap then call('HSET', kept, 'gap', '1') end
+      local set = redis.pcall('SET', lease, value, 'PX', spare_ms and string.format('%.0f', ttl_ms + spare_ms) or ttl_ms)
+      if set.err then return undone(fields, set, 'SET') end
+      redis.pcall('PUBLISH', channel, 'acquired ' .. now_text .. '\n' .. value .. '\n' .. bid .. '\n' .. mark .. '\n' .. token .. '\n' .. ttl_ms .. '\n'
+        .. total .. (gap and '\n1\n' or '\n0\n') .. who .. '\n' .. about .. '\n' .. terms)
+    end
+    -- In lines, of which the last one is the term before, if it is known.
+    local previous = not gap and terms ~= '' and '\n' .. (string.match(terms, '^.*\n(.*)$') or terms) or ''
+    return mark .. '\nacquired\n' .. token .. '\n' .. attempt .. '\n' .. lasts_ms .. '\n' .. count .. '\n' .. total .. previous
+  until true
+end
+
+-- Anybody's view: this server's time, the lease's value and time left, how long nobody may have a free lease, the record.
+local function view(value, fields, wait_ms)
+  local left = value and call('PTTL', lease) or -2
+  return { now_text, value, left, wait_ms or 0, fields }
+end
+
+local function refused(value, record, wait)
+  return { mark, 'refused', view(value, record, wait) }
 end
 
 if verb == 'acquire' then
-  return acquire(unpack(ARGV, 5))
+  return refused(present, fields, wait_ms)
+end
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+-- Tells everybody who waits. Whoever may not publish still leads: a missed wake-up costs time, not safety.
+local function publish(what)
+  redis.pcall('PUBLISH', channel, what)
+end
+
+local function is_held(value, record)
+  return value and record.bid and record.value == value
+end
+
+local function is_ahead(moment)
+  return moment and tonumber(moment) > now
+end
+
+-- Tells whether the caller gave an argument that may be left out.
+local function is_given(argument)
+  return argument and argument ~= ''
+end
+
+-- Returns the moment that is so far ahead, or the last one that can be told.
+local function moment_in(ms)
+  return text(math.min(now + tonumber(ms) * 1000, TOKEN_LIMIT - 1))
+end
+
+local REQUEST = { 'request', 'request_id', 'request_token', 'request_until' }
+
+local function live_request(record)
+  return record.request and record.bid and record.request_token == record.token and (tonumber(record.request_until) or 0) > now
+end
+
+-- Notes what became of the request that stands here, once: a late answer to an earlier one says nothing.
+local function answer(record, answer_id, answered)
+  if answer_id ~= '' and live_request(record) and record.request_id == answer_id then
+    record.answer_id, record.answer, record.request = answer_id, answered, nil
+    call('HSET', kept, 'answer_id', answer_id, 'answer', answered)
+    -- Whoever may not remove it has renewed all the same: the attempt is in the record.
+    redis.pcall('HDEL', kept, unpack(REQUEST))
+  end
+end
+
+-- What of renewing is seldom: the lease is lost, or somebody asked its holder for something.
+if verb == 'renew' then
+  if not ttl_ms then
+    local fields = call('HGETALL', kept)
+    return { mark, 'lost', (present or #fields > 0) and view(present, fields) }
+  end
+  local found = call('HMGET', kept, 'request', 'request_token', 'request_until')
+  local record = { bid = present, token = ARGV[6], request_id = asked, request = found[1], request_token = found[2], request_until = found[3] }
+  if not repeated then answer(record, ARGV[9], ARGV[10]) end
+  local request = live_request(record) and { record.request, text(record.request_until - now) } or nil
+  return { mark, 'renewed', ttl_ms, count, total, request }
 end
 
 -- Writes fields of the record.
@@ -278,7 +291,7 @@ local function remove(record, names)
 end
 
 local function publish_view(value, left_ms, record)
-  publish('view ' .. cjson.encode({ text(now), value, tonumber(left_ms), 0, record }))
+  publish('view ' .. cjson.encode({ now_text, value, tonumber(left_ms), 0, record }))
 end
 
 -- Tells how many listen; none if this user may not ask.
@@ -290,10 +303,15 @@ end
 -- In lines, which costs everybody less. How many are told is how many are about to bid.
 local function publish_release(record)
   if record.pause_until then return publish_view(false, -2, record) end
-  publish('released ' .. table.concat({
-    text(now), listeners(), record.token, record.renew_total or '0', record.reserved_for, record.reserved_until,
-    record.succeeded_at or '', record.answer or '', record.terms,
-  }, '\n'))
+  publish('released ' .. now_text .. '\n' .. listeners() .. '\n' .. record.token .. '\n' .. (record.renew_total or '0') .. '\n'
+    .. record.reserved_for .. '\n' .. record.reserved_until .. '\n' .. (record.succeeded_at or '') .. '\n'
+    .. (record.answer or '') .. '\n' .. record.terms)
+end
+
+-- As in a renewal.
+local function is_last(attempt, count, marks, renewals)
+  local behind = renewals and tonumber(count or 0) < tonumber(renewals)
+  return behind or string.find(marks, attempt or '?', 1, true)
 end
 
 local function is_withdrawn(record, bid, token)
@@ -322,25 +340,26 @@ local function release(value, token, marks, how, successor, window_ms, cool_down
     return { mark, 'not_held' }
   end
   call('DEL', lease)
-  answer(record, now, answer_id, answered)
+  answer(record, answer_id, answered)
   -- The request may have run out since the holder took it up; what became of it is told all the same.
-  if answer_id ~= '' and not live_request(record, now) then
+  if answer_id ~= '' and not live_request(record) then
     set(record, { answer_id = answer_id, answer = answered })
   end
-  if live_request(record, now) then
+  if live_request(record) then
     -- Whoever asked hears that it came too late, instead of nothing.
     local late = '{"id":"' .. record.request_id .. '","answer":{"refused":"the term ended before it was done"}}'
     set(record, { answer_id = record.request_id, answer = late })
   end
-  set(record, {
-    terms = terms_with(record, how, cool_down_ms, at_ms), release = mark, reserved_for = successor,
-    reserved_until = moment_in(window_ms),
-    succeeded_at = how == 'succeeded' and text(now) or nil,
-  })
-  remove(record, {
+  record.terms, record.reserved_until = terms_with(record, how, cool_down_ms, at_ms), moment_in(window_ms)
+  record.release, record.reserved_for = mark, successor
+  call('HSET', kept, 'terms', record.terms, 'release', mark, 'reserved_for', successor, 'reserved_until', record.reserved_until)
+  if how == 'succeeded' then set(record, { succeeded_at = now_text }) end
+  local gone = {
     'value', 'bid', 'attempt', 'ttl_ms', 'who', 'about', 'acquired_at_ms', 'renewed_at_ms', 'renew_count', 'gap',
     'before', unpack(REQUEST),
-  })
+  }
+  call('HDEL', kept, unpack(gone))
+  for _, name in ipairs(gone) do record[name] = nil end
   publish_release(record)
   return { mark, 'released' }
 end
@@ -349,8 +368,8 @@ local function read()
   local present = call('GET', lease)
   local _, fields, corrupt = look()
   if corrupt then return corrupt end
-  if not present and #fields == 0 then return { mark, 'nothing', text(now) } end
-  return { mark, 'found', view(now, present, fields) }
+  if not present and #fields == 0 then return { mark, 'nothing', now_text } end
+  return { mark, 'found', view(present, fields) }
 end
 
 local function request(id, token, asked, expires_in_ms)
@@ -359,7 +378,7 @@ local function request(id, token, asked, expires_in_ms)
   if corrupt then return corrupt end
   if not is_held(present, record) then return { mark, 'no_holder' } end
   if record.token ~= token then return { mark, 'wrong_term', record.token } end
-  local waiting = live_request(record, now)
+  local waiting = live_request(record)
   if waiting and record.request_id ~= id then return { mark, 'busy', record.request_id } end
   if not waiting and record.answer_id ~= id then
     set(record, {
@@ -433,26 +452,23 @@ local function vote(bid, value, candidate, token, supersedes, success_age, broug
   if corrupt then return corrupt end
   local held = is_held(present, record)
   local mine = record.bid == bid
-  local function refused(wait_ms)
-    return { mark, 'refused', view(now, present, fields, wait_ms) }
-  end
   if present and not held then
     -- As in `acquire`.
     if not record.foreign then
       redis.pcall('HSET', kept, 'format', FORMAT, 'election', election, 'token', record.token, 'foreign', '1')
     end
-    return refused()
+    return refused(present, fields)
   end
   if held and mine and record.token == token then return { mark, 'voted' } end
-  if held and not mine and record.bid ~= supersedes then return refused() end
+  if held and not mine and record.bid ~= supersedes then return refused(present, fields) end
   local spent = (mine and not held) or string.find(record.terms or '', '"bid":"' .. bid .. '"', 1, true)
   local reserved = is_ahead(record.reserved_until) and record.reserved_for ~= candidate
-  if spent or reserved or is_ahead(record.pause_until) then return refused() end
+  if spent or reserved or is_ahead(record.pause_until) then return refused(present, fields) end
   -- A vote that was taken back before it arrived is not given any more.
-  if tonumber(token) <= tonumber(record.token) or is_withdrawn(record, bid, token) then return refused() end
+  if tonumber(token) <= tonumber(record.token) or is_withdrawn(record, bid, token) then return refused(present, fields) end
   -- As in `acquire`.
   local wait_ms = wait_after_start(math.max(tonumber(longest_ttl_ms), tonumber(record.ttl_ms or 0)), tonumber(up_ms), tonumber(serves_ms))
-  if wait_ms > 0 then return refused(wait_ms) end
+  if wait_ms > 0 then return refused(present, fields, wait_ms) end
   local given = cjson.decode(brought)
   given.token, given.value, given.bid, given.run = token, value, bid, run
   given.withdrawn, given.withdrawn_token = record.withdrawn, record.withdrawn_token

@@ -71,7 +71,7 @@ pub(crate) fn json(value: &impl Serialize) -> String {
 
 /// What the value of a lease's key is: unique for each bid, and readable for whoever types GET.
 pub(crate) fn value_of(candidate: &CandidateId, bid: BidId) -> String {
-    format!("{candidate}:{bid}")
+    [candidate.as_str(), ":", &bid.to_string()].concat()
 }
 
 /// Reads a term back.

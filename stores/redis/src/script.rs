@@ -63,20 +63,43 @@ pub(crate) fn command_in(script: &'static str, error: &str) -> Option<&'static s
 #[derive(Debug)]
 pub(crate) struct Answer {
     name: String,
-    rest: std::vec::IntoIter<Value>,
+    rest: Rest,
+}
+
+/// What of an answer has not been taken yet.
+#[derive(Debug)]
+enum Rest {
+    Parts(std::vec::IntoIter<Value>),
+    /// The lines of a text from this place on.
+    Lines(String, usize),
+}
+
+impl Rest {
+    fn next(&mut self) -> Option<Value> {
+        match self {
+            Self::Parts(parts) => parts.next(),
+            Self::Lines(..) => self.line().map(|line| Value::SimpleString(line.to_owned())),
+        }
+    }
+
+    /// Takes the next line, if these are lines.
+    fn line(&mut self) -> Option<&str> {
+        let Self::Lines(lines, from) = self else { return None };
+        let rest = lines.get(*from..)?;
+        let line = rest.split('\n').next()?;
+        *from += line.len() + 1;
+        Some(line)
+    }
 }
 
 impl Answer {
     /// Takes an answer to the call marked `mark`.
     pub(crate) fn new(value: Value, mark: &str) -> Result<Self, String> {
-        let parts = match value {
-            Value::Array(parts) => parts,
-            Value::BulkString(lines) => {
-                lines.split(|byte| *byte == b'\n').map(|line| Value::BulkString(line.to_vec())).collect()
-            }
+        let mut rest = match value {
+            Value::Array(parts) => Rest::Parts(parts.into_iter()),
+            lines @ Value::BulkString(_) => Rest::Lines(text(Some(lines))?, 0),
             other => return Err(format!("it is {other:?}")),
         };
-        let mut rest = parts.into_iter();
         let marked = text(rest.next())?;
         if marked != mark {
             return Err(format!("it answers call {marked}, not {mark}"));
@@ -95,7 +118,10 @@ impl Answer {
     }
 
     pub(crate) fn number(&mut self) -> Result<u64, String> {
-        number(self.rest.next())
+        match self.rest.line() {
+            Some(line) => line.parse().map_err(|_| format!("{line:?} is no number")),
+            None => number(self.rest.next()),
+        }
     }
 
     /// Returns the next part, or `None` where the script says that there is none.
@@ -255,6 +281,20 @@ fn number(value: Option<Value>) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_in_lines_is_taken_line_by_line() {
+        let lines = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let mut answer = Answer::new(lines("ab\nacquired\n41\ncd\n{\"token\":40}"), "ab").unwrap();
+        assert_eq!(answer.name(), "acquired");
+        assert_eq!((answer.number(), answer.text()), (Ok(41), Ok("cd".to_owned())));
+        assert_eq!(answer.maybe_text(), Ok(Some("{\"token\":40}".to_owned())));
+        assert_eq!(answer.maybe_text(), Ok(None));
+        assert!(answer.number().is_err(), "there is no more");
+        assert!(Answer::new(lines("ab\nrenewed"), "cd").is_err(), "an answer to another call");
+        assert!(Answer::new(lines("ab"), "ab").is_err(), "no name");
+        assert!(Answer::new(lines("ab\nrenewed\nten"), "ab").unwrap().number().is_err());
+    }
 
     #[test]
     fn a_release_is_read_back_from_its_lines() {

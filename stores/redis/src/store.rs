@@ -1,6 +1,6 @@
 //! The store: each verb is one call of the script.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -449,7 +449,7 @@ impl Shared {
     /// The time by the wall clock of this machine, for people.
     pub(crate) fn now_ms(&self) -> String {
         let since = self.clock.wall().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        since.as_millis().to_string()
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX).to_string()
     }
 
     /// The last arguments of what writes a lease, where another server may take this one's place: a lease lasts longer there
@@ -535,23 +535,23 @@ impl Shared {
         Script::call(&keys, lease.election.as_str(), "release", &attempt.to_string(), &arguments)
     }
 
-    fn renew_call(&self, renewal: &Renew, at_ms: &str, among: Among) -> Cmd {
+    fn renew_call(&self, keys: &ElectionKeys, renewal: &Renew, at_ms: &str, among: Among) -> Cmd {
         let Renew { lease, attempt, open, answer } = renewal;
         let marks = marks(open.iter().chain([&lease.attempt, attempt]));
         let (answer_id, answered) = answer_arguments(answer.as_ref());
         let value = record::value_of(&lease.candidate, lease.bid);
-        let mut arguments =
-            vec![value, lease.token.to_string(), marks, at_ms.to_owned(), answer_id, answered];
-        match among {
-            Among::One => arguments.extend(self.spare()),
+        let token = lease.token.to_string();
+        let more: Vec<_> = match among {
+            Among::One => self.spare().collect(),
             Among::Several => {
                 let (count, total) = (lease.renew_count.to_string(), lease.renew_total.to_string());
-                arguments.extend([String::new(), String::new(), count, total]);
+                vec![String::new(), String::new(), count, total]
             }
-        }
-        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        let keys = self.keys.of(&lease.election);
-        Script::call(&keys, lease.election.as_str(), "renew", &attempt.to_string(), &arguments)
+        };
+        let mut arguments = Vec::with_capacity(6 + more.len());
+        arguments.extend([value.as_str(), &token, &marks, at_ms, &answer_id, &answered]);
+        arguments.extend(more.iter().map(String::as_str));
+        Script::call(keys, lease.election.as_str(), "renew", &attempt.to_string(), &arguments)
     }
 
     /// Renews; `at_ms` is the holder's time, for people.
@@ -564,18 +564,23 @@ impl Shared {
         if renewals.is_empty() {
             return Vec::new();
         }
-        let calls: Vec<_> = renewals.iter().map(|renewal| self.renew_call(renewal, at_ms, among)).collect();
+        let call = |renewal: &Renew| {
+            let keys = self.keys.of(&renewal.lease.election);
+            let call = self.renew_call(&keys, renewal, at_ms, among);
+            (keys, call)
+        };
         let again = renewals.iter().any(|renewal| !renewal.open.is_empty());
-        let answers = match calls.as_slice() {
-            [call] => {
-                let key = self.keys.of(&renewals[0].lease.election).lease;
-                let written = self.write(&key, Request::One(call), again).await;
+        let answers = match renewals {
+            [renewal] => {
+                let (keys, call) = call(renewal);
+                let written = self.write(&keys.lease, Request::One(&call), again).await;
                 vec![written.and_then(|(value, replicated)| replicated.map(|()| value))]
             }
             // Half of what a leader waits for by default: the other half is for a second try.
-            calls => {
+            renewals => {
+                let calls: Vec<_> = renewals.iter().map(|renewal| call(renewal).1).collect();
                 let shortest = renewals.iter().map(|renewal| renewal.lease.ttl).min().unwrap_or_default();
-                self.many(renewals, calls, again, self.config.call_timeout.min(shortest / 12)).await
+                self.many(renewals, &calls, again, self.config.call_timeout.min(shortest / 12)).await
             }
         };
         let each = renewals.iter().zip(answers).map(|(renewal, answer)| {
@@ -643,9 +648,10 @@ impl LeaseStore for RedisStore {
         let keys = shared.keys.of(election);
         let call = |age: Age<'_>| {
             let age = shared.age_arguments(age, longest);
-            let all: Vec<_> = arguments.iter().cloned().chain(age).chain(shared.spare()).collect();
-            let arguments: Vec<_> = all.iter().map(String::as_str).collect();
-            Script::call(&keys, election.as_str(), "acquire", &mark, &arguments)
+            let spare: Vec<_> = shared.spare().collect();
+            let mut all = Vec::with_capacity(arguments.len() + age.len() + spare.len());
+            all.extend(arguments.iter().chain(&age).chain(&spare).map(String::as_str));
+            Script::call(&keys, election.as_str(), "acquire", &mark, &all)
         };
         let sent = shared.clock.now();
         let error = |trouble| shared.error("acquire", Some(election), trouble);
@@ -773,7 +779,15 @@ fn assumptions(config: &RedisConfig) -> Vec<&'static str> {
 
 /// Names the attempts of which one may be in the record.
 fn marks<'a>(attempts: impl Iterator<Item = &'a Attempt>) -> String {
-    attempts.map(ToString::to_string).collect::<Vec<_>>().join(",")
+    let mut marks = String::with_capacity(66);
+    for attempt in attempts {
+        if !marks.is_empty() {
+            marks.push(',');
+        }
+        // Nothing that is written into a text can fail.
+        let _ = write!(marks, "{attempt}");
+    }
+    marks
 }
 
 fn answer_arguments(answer: Option<&Answered>) -> (String, String) {
