@@ -219,26 +219,18 @@ impl Cluster {
         let now = self.clock.now();
         let limit = until.time_until(now);
         let since = member.since.map_or(ALWAYS, |since| now.least_since(since));
-        let by_age;
-        let request = match request {
-            Request::ByAge(command) => {
-                by_age = move |age: Age<'_>| command(Age { serves: since.min(age.serves), ..age });
-                Request::ByAge(&by_age)
+        let answer = match (request, how) {
+            (Request::ByAge(command), How::Plain) => {
+                let by_age = move |age: Age<'_>| command(age.serving(since));
+                member.links.send(Request::ByAge(&by_age), again, limit).await
             }
-            request => request,
-        };
-        let pipeline;
-        let request = match how {
-            How::Plain => request,
-            How::WithScript | How::Asking => {
-                pipeline = self.behind_script(request, how);
-                Request::Many(&pipeline)
+            (request, How::Plain) => member.links.send(request, again, limit).await,
+            (request, how) => {
+                let behind_script = |age: Age<'_>| self.behind_script(request, how, age.serving(since));
+                member.links.send(Request::ManyByAge(&behind_script), again, limit).await
             }
         };
-        let answer = match member.links.send(request, again, limit).await {
-            Ok(values) => last_of(values),
-            Err(trouble) => Err(trouble),
-        };
+        let answer = answer.and_then(last_of);
         answer.map_err(|trouble| self.noted(member, trouble))
     }
 
@@ -268,7 +260,7 @@ impl Cluster {
     }
 
     /// Puts what a server needs before a command, in one go with it.
-    fn behind_script(&self, request: Request<'_>, how: How) -> Pipeline {
+    fn behind_script(&self, request: Request<'_>, how: How, age: Age<'_>) -> Pipeline {
         let mut pipeline = redis::pipe();
         // Also where a slot comes in: whether the script is there would be known only from an answer that sends nowhere.
         pipeline.cmd("SCRIPT").arg("LOAD").arg(self.script);
@@ -279,15 +271,11 @@ impl Cluster {
             Request::One(command) => {
                 pipeline.add_command(command.clone());
             }
-            // Nothing is known about how long it has been up: the script looks itself.
             Request::ByAge(command) => {
-                pipeline.add_command(command(Age { up: Duration::ZERO, serves: ALWAYS, met: None, run: "" }));
+                pipeline.add_command(command(age));
             }
-            Request::Many(commands) => {
-                for command in commands.cmd_iter() {
-                    pipeline.add_command(command.clone());
-                }
-            }
+            Request::Many(commands) => add_all(&mut pipeline, commands),
+            Request::ManyByAge(commands) => add_all(&mut pipeline, &commands(age)),
         }
         pipeline
     }
@@ -494,6 +482,12 @@ impl Connect for Cluster {
 
     fn name(&self) -> &str {
         &self.name
+    }
+}
+
+fn add_all(pipeline: &mut Pipeline, commands: &Pipeline) {
+    for command in commands.cmd_iter() {
+        pipeline.add_command(command.clone());
     }
 }
 

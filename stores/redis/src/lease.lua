@@ -50,7 +50,8 @@ if verb == 'renew' then
       call('HSET', kept, 'attempt', mark)
     end
     asked, repeated = found[6], attempt == mark
-    if not asked then return mark .. '\nrenewed\n' .. ttl_ms .. '\n' .. count .. '\n' .. total end
+    local missed = renewals and ARGV[9] ~= ''
+    if not asked and not missed then return mark .. '\nrenewed\n' .. ttl_ms .. '\n' .. count .. '\n' .. total end
   end
 end
 
@@ -123,10 +124,17 @@ local function wait_after_start(longest_ttl_ms, up_ms, serves_ms)
   return math.max(0, wait_ms)
 end
 
--- Puts the record back as it was before a command was refused: what is denied has changed nothing.
+-- Puts the record back as it was before a command was refused: what is denied has changed nothing. It was this one, unless
+-- those that are needed for that are refused as well: then it was the first of them.
 local function undone(fields, refusal, command)
-  redis.pcall('DEL', kept)
-  if #fields > 0 then redis.pcall('HSET', kept, unpack(fields)) end
+  local written = #fields > 0 and redis.pcall('HSET', kept, unpack(fields))
+  if type(written) == 'table' then
+    -- Whoever may not write has changed nothing in it.
+    command = 'HSET'
+  else
+    if type(redis.pcall('DEL', kept)) == 'table' then command = 'DEL' end
+    if #fields > 0 then redis.pcall('HSET', kept, unpack(fields)) end
+  end
   return redis.error_reply(refusal.err .. " ('" .. command .. "')")
 end
 
@@ -263,6 +271,10 @@ if verb == 'renew' then
   local found = call('HMGET', kept, 'request', 'request_token', 'request_until')
   local record = { bid = present, token = ARGV[6], request_id = asked, request = found[1], request_token = found[2], request_until = found[3] }
   if not repeated then answer(record, ARGV[9], ARGV[10]) end
+  -- Of several servers this one may have missed the request; whoever asks it must find the answer all the same.
+  if ARGV[13] and ARGV[9] ~= '' and not repeated and call('HMGET', kept, 'answer_id')[1] ~= ARGV[9] then
+    call('HSET', kept, 'answer_id', ARGV[9], 'answer', ARGV[10])
+  end
   local request = live_request(record) and { record.request, text(record.request_until - now) } or nil
   return { mark, 'renewed', ttl_ms, count, total, request }
 end
@@ -324,21 +336,8 @@ local function note_withdrawn(record, bid, token)
   set(record, { format = FORMAT, election = election, token = record.token, withdrawn = bid, withdrawn_token = token })
 end
 
-local function release(value, token, marks, how, successor, window_ms, cool_down_ms, answer_id, answered, again, renewals, at_ms)
-  local present = call('GET', lease)
-  local record, _, corrupt = look()
-  if corrupt then return corrupt end
-  if record.release == mark then
-    if is_given(again) then call('HSET', kept, 'release', mark) end
-    return { mark, 'released' }
-  end
-  local own = is_held(present, record) and present == value and record.token == token
-  if not own or not is_last(record.attempt, record.renew_count, marks, renewals) then
-    -- Of several servers one may be about to give its vote: it is too late for that.
-    local missed = renewals and not present and tonumber(record.token) < tonumber(token)
-    if missed then note_withdrawn(record, string.sub(value, -32), token) end
-    return { mark, 'not_held' }
-  end
+-- Ends the term of the record, and says how.
+local function end_term(record, how, successor, window_ms, cool_down_ms, answer_id, answered, at_ms)
   call('DEL', lease)
   answer(record, answer_id, answered)
   -- The request may have run out since the holder took it up; what became of it is told all the same.
@@ -360,6 +359,31 @@ local function release(value, token, marks, how, successor, window_ms, cool_down
   }
   call('HDEL', kept, unpack(gone))
   for _, name in ipairs(gone) do record[name] = nil end
+end
+
+local function release(value, token, marks, how, successor, window_ms, cool_down_ms, answer_id, answered, again, renewals, at_ms)
+  local present = call('GET', lease)
+  local record, fields, corrupt = look()
+  if corrupt then return corrupt end
+  if record.release == mark then
+    if is_given(again) then call('HSET', kept, 'release', mark) end
+    return { mark, 'released' }
+  end
+  local own = is_held(present, record) and present == value and record.token == token
+  if not own or not is_last(record.attempt, record.renew_count, marks, renewals) then
+    -- Of several servers one may be about to give its vote: it is too late for that.
+    local missed = renewals and not present and tonumber(record.token) < tonumber(token)
+    if missed then note_withdrawn(record, string.sub(value, -32), token) end
+    return { mark, 'not_held' }
+  end
+  local left_ms = call('PTTL', lease)
+  local ended, refusal = pcall(end_term, record, how, successor, window_ms, cool_down_ms, answer_id, answered, at_ms)
+  if not ended then
+    -- Nothing has changed: there is the lease again, and the record as it was.
+    redis.pcall('SET', lease, value, 'PX', math.max(1, left_ms))
+    -- Some versions give the text alone.
+    return undone(fields, type(refusal) == 'table' and refusal or { err = refusal }, 'HDEL')
+  end
   publish_release(record)
   return { mark, 'released' }
 end
@@ -446,7 +470,7 @@ end
 -- brings what the majority knew of the terms before, since this server may have missed some.
 --
 -- What was here before is kept aside until the term has ended: a vote that is not enough is taken back.
-local function vote(bid, value, candidate, token, supersedes, success_age, brought, longest_ttl_ms, up_ms, serves_ms, run)
+local function vote(bid, value, candidate, token, last, supersedes, success_age, brought, longest_ttl_ms, up_ms, serves_ms, run)
   local present = call('GET', lease)
   local record, fields, corrupt = look()
   if corrupt then return corrupt end
@@ -466,6 +490,9 @@ local function vote(bid, value, candidate, token, supersedes, success_age, broug
   if spent or reserved or is_ahead(record.pause_until) then return refused(present, fields) end
   -- A vote that was taken back before it arrived is not given any more.
   if tonumber(token) <= tonumber(record.token) or is_withdrawn(record, bid, token) then return refused(present, fields) end
+  -- Nor is one whose bidder has not heard of a term that this server knows of: it would tell whoever asks that another one
+  -- was the last before it.
+  if not mine and tonumber(record.token) > tonumber(last) then return refused(present, fields) end
   -- As in `acquire`.
   local wait_ms = wait_after_start(math.max(tonumber(longest_ttl_ms), tonumber(record.ttl_ms or 0)), tonumber(up_ms), tonumber(serves_ms))
   if wait_ms > 0 then return refused(present, fields, wait_ms) end
@@ -495,6 +522,8 @@ local function withdraw(bid, value, token)
     if call('GET', lease) == value then call('DEL', lease) end
     local before = record.before and cjson.decode(record.before) or {}
     before.token = before.token or '0'
+    -- A pause is none of the vote's: it stays if it came since.
+    before.pause_by, before.pause_until = record.pause_by, record.pause_until
     local refusal = replace(record, before)
     if refusal then return undone(fields, refusal, 'HDEL') end
   end
@@ -504,8 +533,9 @@ local function withdraw(bid, value, token)
 end
 
 -- Takes back the lease of a term that has a majority without this server, as another server shows it: this one was away, or
--- has lost its data. It votes for nothing new by that.
-local function take_back(value, token, left_ms, as_of, shown, run)
+-- has lost its data. It votes for nothing new by that; what it has forgotten beside this term it still does not know (`run`),
+-- and whether it is paused is its own affair.
+local function take_back(value, token, left_ms, as_of, shown)
   local present = call('GET', lease)
   local record, was, corrupt = look()
   if corrupt then return corrupt end
@@ -516,10 +546,11 @@ local function take_back(value, token, left_ms, as_of, shown, run)
     return { mark, 'refused' }
   end
   -- From the other server's clock to this one's.
-  for _, moment in ipairs({ 'succeeded_at', 'pause_until', 'reserved_until', 'request_until' }) do
+  for _, moment in ipairs({ 'succeeded_at', 'reserved_until', 'request_until' }) do
     if fields[moment] then fields[moment] = told(fields[moment] - as_of + now) end
   end
-  fields.before, fields.withdrawn, fields.withdrawn_token, fields.run = nil, record.withdrawn, record.withdrawn_token, run
+  for _, own in ipairs({ 'withdrawn', 'withdrawn_token', 'run', 'pause_by', 'pause_until' }) do fields[own] = record[own] end
+  fields.before = nil
   local refusal = put(was, record, fields, value, left_ms)
   if refusal then return refusal end
   publish_view(value, left_ms, record)

@@ -103,6 +103,13 @@ pub(crate) struct Age<'a> {
     pub(crate) run: &'a str,
 }
 
+impl Age<'_> {
+    /// Returns the age of a server that serves for so long at most.
+    pub(crate) fn serving(self, since: Duration) -> Self {
+        Self { serves: since.min(self.serves), ..self }
+    }
+}
+
 /// What is sent in one go.
 #[derive(Clone, Copy)]
 pub(crate) enum Request<'a> {
@@ -110,6 +117,8 @@ pub(crate) enum Request<'a> {
     Many(&'a Pipeline),
     /// One that depends on the age of the server that answers on this connection.
     ByAge(&'a (dyn Fn(Age<'_>) -> Cmd + Sync)),
+    /// Many of which some do.
+    ManyByAge(&'a (dyn Fn(Age<'_>) -> Pipeline + Sync)),
 }
 
 impl Links {
@@ -121,6 +130,10 @@ impl Links {
 
     pub(crate) fn server(&self) -> &str {
         self.shared.connect.name()
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
     }
 
     /// Sends a request and waits for its answer, connecting first if need be, all within `limit`.
@@ -292,27 +305,32 @@ impl Link {
         self.unanswered.load(Ordering::Acquire)
     }
 
+    fn age(&self, now: Moment) -> Age<'_> {
+        // What our clock says was since then, less a tenth: it may run that much faster than the server's.
+        let since = |moment| now.time_since(moment) - now.time_since(moment) / 10;
+        let serves = self.serves.saturating_add(since(self.made));
+        Age {
+            up: self.up.saturating_add(since(self.made)),
+            serves: if self.settled { serves } else { Duration::ZERO },
+            met: self.run.met.map(since),
+            run: &self.run.name,
+        }
+    }
+
     async fn send(&self, request: Request<'_>, now: Moment) -> Result<Vec<Value>, Trouble> {
         let mut connection = self.connection.clone();
         let waiting = Waiting::new(self);
         let answer = match request {
             Request::One(command) => connection.send_packed_command(command).await.map(|value| vec![value]),
             Request::ByAge(command) => {
-                // What our clock says was since then, less a tenth: it may run that much faster than the server's.
-                let since = |moment| now.time_since(moment) - now.time_since(moment) / 10;
-                let command = command(Age {
-                    up: self.up.saturating_add(since(self.made)),
-                    serves: if self.settled {
-                        self.serves.saturating_add(since(self.made))
-                    } else {
-                        Duration::ZERO
-                    },
-                    met: self.run.met.map(since),
-                    run: &self.run.name,
-                });
+                let command = command(self.age(now));
                 connection.send_packed_command(&command).await.map(|value| vec![value])
             }
             Request::Many(commands) => connection.send_packed_commands(commands, 0, commands.len()).await,
+            Request::ManyByAge(commands) => {
+                let commands = commands(self.age(now));
+                connection.send_packed_commands(&commands, 0, commands.len()).await
+            }
         };
         match answer {
             Ok(values) => {

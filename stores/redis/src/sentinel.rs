@@ -3,11 +3,13 @@
 //! Sentinels watch a master and its replicas, and let a replica take its place when it is gone. They are asked whenever a
 //! connection is made, and only then: one that lasts needs none of them. What they name is believed only if it takes itself
 //! for the master, and only from those whose news is the newest: with each failover a number rises (`config-epoch`), so that
-//! a sentinel that has missed one cannot send anybody to the old master.
+//! a sentinel that has missed one cannot send anybody to the old master. The highest number that any of them named is
+//! remembered for as long as the process lives: also a sentinel that is left alone cannot.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -38,9 +40,22 @@ pub(crate) struct Sentinels {
     server: RedisConfig,
     /// What the sentinels call it.
     master: String,
+    /// The highest number of a failover that any of them named.
+    highest: Arc<AtomicU64>,
     script: &'static str,
     name: String,
     clock: Arc<dyn Clock>,
+}
+
+/// Returns the highest number of a failover that was named in this process, which all share who ask the same sentinels for
+/// the same master.
+fn highest(sentinels: &[Host], master: &str) -> Arc<AtomicU64> {
+    type Masters = BTreeMap<(Vec<String>, String), Arc<AtomicU64>>;
+    static MASTERS: LazyLock<Mutex<Masters>> = LazyLock::new(Mutex::default);
+    let mut sentinels: Vec<_> = sentinels.iter().map(ToString::to_string).collect();
+    sentinels.sort_unstable();
+    let mut masters = MASTERS.lock().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(masters.entry((sentinels, master.to_owned())).or_default())
 }
 
 /// What a sentinel says.
@@ -83,6 +98,7 @@ impl Sentinels {
             sentinels: sentinels.iter().map(sentinel).collect(),
             server: config.clone(),
             master: master.to_owned(),
+            highest: highest(sentinels, master),
             script,
             name: config.to_string(),
             clock,
@@ -129,7 +145,12 @@ impl Sentinels {
             let [address, details, replicas] = std::array::from_fn(|_| outcome(answers.next()));
             Word::read(address?, details?, replicas?).map_err(Trouble::Reply)
         });
-        word.map_err(|trouble| Reason::of(&sentinel.address, &trouble))
+        let word = word.map_err(|trouble| Reason::of(&sentinel.address, &trouble))?;
+        let highest = self.highest.fetch_max(word.epoch, Ordering::AcqRel);
+        if word.epoch < highest {
+            return Err(Reason::missed(&sentinel.address, word.epoch, highest));
+        }
+        Ok(word)
     }
 
     fn nobody_knows(&self, reasons: &[Reason]) -> Trouble {
@@ -238,6 +259,18 @@ impl Reason {
             }
             other => (ErrorKind::Unavailable, format!("{other:?}")),
         };
+        Self::at(sentinel, kind, &what)
+    }
+
+    /// A sentinel that has not heard of a failover that others have told us of.
+    fn missed(sentinel: &Address, epoch: u64, highest: u64) -> Self {
+        let rule = "it must reach the others; if the sentinels were set up anew, start this program anew";
+        let what =
+            format!("has missed a failover (it knows of config-epoch {epoch}, not of {highest}): {rule}");
+        Self::at(sentinel, ErrorKind::Unavailable, &what)
+    }
+
+    fn at(sentinel: &Address, kind: ErrorKind, what: &str) -> Self {
         let host = match sentinel {
             Address::Tcp(host) => host.to_string(),
             _ => String::new(),

@@ -668,7 +668,11 @@ impl LeaseStore for RedisStore {
         let until = now.plus((lease.ttl + shared.config.max_server_skew + shared.config.call_timeout) * 2);
         let fate = shared.fates.settle(bid.id, replicated.is_ok(), now, until);
         if fate == Fate::GivenBack {
-            shared.give_back(lease).await;
+            // It goes on for as long as it takes; whoever bids waits for it while the call's time lasts.
+            let (shared, lease) = (Arc::clone(shared), lease.clone());
+            let given_back = tokio::spawn(async move { shared.give_back(&lease).await });
+            let left = self.shared.left_of(self.shared.config.call_timeout, sent);
+            let _ = within(&self.shared.clock, left, async { Ok(given_back.await) }).await;
         }
         match (fate, replicated) {
             (Fate::Granted, Ok(())) => Ok(acquisition),

@@ -18,7 +18,7 @@ use tenure_core::clock::Moment;
 use tenure_core::store::ErrorKind;
 
 use crate::error::Trouble;
-use crate::link::{Link, Links, Request};
+use crate::link::{Link, Links, Request, within};
 use crate::script;
 
 /// The part of a call's time for which the server waits for its replicas. A call that comes while another one's replicas
@@ -54,7 +54,7 @@ impl Writes {
         &self.links
     }
 
-    /// Sends a request as [`Links::send`] does, and waits for the replicas if it wrote anything.
+    /// Sends a request as [`Links::send`] does, and waits for the replicas if it wrote anything, all within `limit`.
     pub(crate) async fn send(
         &self,
         request: Request<'_>,
@@ -65,9 +65,13 @@ impl Writes {
             let values = self.links.send(request, again, limit).await?;
             return Ok(Written { values, replicated: Ok(()) });
         }
+        let (clock, begun) = (self.links.clock(), self.links.clock().now());
         let (values, link) = self.links.send_over(request, again, limit / 2).await?;
         let replicated = match values.iter().any(script::says_written) {
-            true => self.replicated(&link, limit).await,
+            true => {
+                let left = limit.saturating_sub(clock.now().time_since(begun));
+                within(clock, left, self.replicated(&link, limit)).await
+            }
             false => Ok(()),
         };
         Ok(Written { values, replicated })
@@ -119,24 +123,31 @@ pub(crate) struct Waits {
     last: tokio::sync::Mutex<Last>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Last {
     /// The how manieth question it answers.
     number: u64,
-    replicas: u32,
+    replicas: Result<u32, Trouble>,
+}
+
+impl Default for Last {
+    fn default() -> Self {
+        Self { number: 0, replicas: Ok(0) }
+    }
 }
 
 impl Waits {
-    /// Returns how many replicas have all that was answered before this was called; asks, unless somebody did so since.
+    /// Returns how many replicas have all that was answered before this was called; asks, unless somebody did so since. A
+    /// question without an answer is not asked once more by each who waits for it.
     async fn share(&self, ask: impl AsyncFnOnce() -> Result<u32, Trouble>) -> Result<u32, Trouble> {
         let before = self.asked.load(Ordering::Acquire);
         // One question at a time: the others would only stand behind it.
         let mut last = self.last.lock().await;
         if last.number <= before {
             let number = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
-            *last = Last { number, replicas: ask().await? };
+            *last = Last { number, replicas: ask().await };
         }
-        Ok(last.replicas)
+        last.replicas.clone()
     }
 }
 
@@ -196,6 +207,20 @@ mod tests {
         let answers = tokio::join!(waits.share(ask), waits.share(ask), waits.share(ask));
         assert_eq!((answers.0.unwrap(), answers.1.unwrap(), answers.2.unwrap()), (1, 2, 2));
         assert_eq!(waits.share(ask).await.unwrap(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_question_without_an_answer_is_shared_as_well() {
+        let waits = Waits::default();
+        let asked = Cell::new(0);
+        let ask = async || {
+            asked.set(asked.get() + 1);
+            tokio::task::yield_now().await;
+            Err(Trouble::NoAnswer(Duration::from_secs(1)))
+        };
+        let answers = tokio::join!(waits.share(ask), waits.share(ask), waits.share(ask), waits.share(ask));
+        assert!(answers.0.is_err() && answers.1.is_err() && answers.2.is_err() && answers.3.is_err());
+        assert_eq!(asked.get(), 2, "the first one's, and one that the others share");
     }
 
     #[test]

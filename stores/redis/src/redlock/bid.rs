@@ -5,9 +5,10 @@
 //! - Votes that are not enough are taken back, also those that arrive late, and the bidder tries again after a random while
 //!   that grows: else the same bidders would meet again.
 //! - The attempts of one bid come one after the other: none gives back what another one is about to win with, and a token
-//!   whose votes were taken back is never won with.
+//!   whose votes were taken back is never won with. Once it has won nothing is proposed for it any more, however little of
+//!   its term is seen: somebody leads by it.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -32,56 +33,76 @@ const LONGEST_BACK_OFF: Duration = Duration::from_secs(1);
 /// Ended terms that are kept.
 const LAST_TERMS: usize = 8;
 
-/// Bids that are remembered.
-const REMEMBERED: usize = 4096;
+/// Below this many bids nobody looks for what may be forgotten.
+const FEW: usize = 64;
 
 /// The last bids of this process.
 #[derive(Default)]
-pub(super) struct Bids {
-    last: Mutex<VecDeque<Known>>,
+pub(super) struct Bids(Mutex<Last>);
+
+#[derive(Default)]
+struct Last {
+    bids: BTreeMap<BidId, Known>,
+    /// The size at which it is swept next: twice what the last sweep left, so that sweeping costs each bid little.
+    sweep_at: usize,
 }
 
 /// What is known of a bid of this process.
 struct Known {
-    bid: BidId,
-    /// One attempt at a time; inside is the highest token under which it has lost.
-    turn: Arc<tokio::sync::Mutex<FencingToken>>,
+    /// One attempt at a time.
+    turn: Arc<tokio::sync::Mutex<Standing>>,
     votes: Closed,
+    /// By then whatever votes are on their way have arrived, and have ended; one that never asked for any is of no interest.
+    until: Moment,
+}
+
+/// What became of a bid so far.
+#[derive(Debug, Default)]
+struct Standing {
+    /// It wins with no token up to this one: votes for those were taken back, or others may be given in their place.
+    lost: FencingToken,
+    /// Nodes may have voted for it under this token, which came to nothing that is known.
+    open: Option<FencingToken>,
+    /// It has won: somebody leads by it, or did.
+    won: bool,
+}
+
+impl Standing {
+    fn win(&mut self) {
+        (self.open, self.won) = (None, true);
+    }
 }
 
 impl Bids {
-    fn known<T>(&self, bid: BidId, of: impl FnOnce(&mut Known) -> T) -> T {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = last.iter_mut().find(|known| known.bid == bid) {
-            return of(known);
+    /// Returns what the attempts of a bid wait for, one after the other.
+    fn turn(&self, bid: BidId, now: Moment) -> Arc<tokio::sync::Mutex<Standing>> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.bids.len() >= last.sweep_at {
+            // One that somebody waits for is kept, however long that takes.
+            last.bids.retain(|_, known| !known.until.has_passed(now) || Arc::strong_count(&known.turn) > 1);
+            last.sweep_at = last.bids.len().saturating_mul(2).max(FEW);
         }
-        // The oldest one that nobody waits for is forgotten.
-        if last.len() >= REMEMBERED
-            && let Some(idle) = last.iter().position(|known| Arc::strong_count(&known.turn) == 1)
-        {
-            last.remove(idle);
-        }
-        let mut known = Known { bid, turn: Arc::default(), votes: Closed::default() };
-        let answer = of(&mut known);
-        last.push_back(known);
-        answer
+        let new = || Known { turn: Arc::default(), votes: Closed::default(), until: now };
+        Arc::clone(&last.bids.entry(bid).or_insert_with(new).turn)
     }
 
     /// Votes for this bid that were not sent yet are not sent any more.
     pub(super) fn close(&self, bid: BidId) {
-        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = last.iter().find(|known| known.bid == bid) {
+        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = last.bids.get(&bid) {
             known.votes.close();
         }
     }
 
-    /// Opens the bid for votes.
-    fn open(&self, bid: BidId) -> Closed {
-        self.known(bid, |known| {
-            known.votes.close();
-            known.votes = Closed::default();
-            known.votes.clone()
-        })
+    /// Opens the bid for votes, and for those alone; it is remembered until `until` at least.
+    fn open(&self, bid: BidId, until: Moment) -> Closed {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let votes = Closed::default();
+        if let Some(known) = last.bids.get_mut(&bid) {
+            known.until = until;
+            std::mem::replace(&mut known.votes, votes.clone()).close();
+        }
+        votes
     }
 }
 
@@ -108,10 +129,10 @@ impl RedlockStore {
     pub(super) async fn bid(&self, election: &ElectionName, bid: &Bid) -> Result<Acquisition, StoreError> {
         let clock = &self.shared.nodes.clock;
         let until = clock.now().plus(self.shared.call_timeout);
-        let turn = self.shared.bids.known(bid.id, |known| Arc::clone(&known.turn));
-        let mut lost = tokio::select! {
+        let turn = self.shared.bids.turn(bid.id, clock.now());
+        let mut standing = tokio::select! {
             biased;
-            lost = turn.lock() => lost,
+            standing = turn.lock() => standing,
             () = clock.sleep_until(until) => {
                 let message = "an earlier attempt of the same bid is still under way";
                 return Err(StoreError::new(ErrorKind::Timeout, STORE, "acquire", message));
@@ -122,13 +143,13 @@ impl RedlockStore {
             let begun = clock.now();
             let looks = self.look(election, "acquire", !bid.open.is_empty(), until).await?;
             let mut shown: Vec<Shown> = looks.iter().map(|look| look.record.clone()).collect();
-            match self.judge(election, bid, &looks, &shown, *lost)? {
-                Judgement::Answer(answer) => return Ok(self.answered(election, bid, answer)),
+            match self.judge(election, bid, &looks, &shown, &standing)? {
+                Judgement::Answer(answer) => return Ok(self.answered(election, bid, &mut standing, answer)),
                 Judgement::Contested => {}
                 Judgement::Propose(proposal) => {
                     let refusal;
-                    (shown, refusal) = match self.propose(election, &proposal, until).await {
-                        Outcome::Won => return Ok(self.won(election, *proposal)),
+                    (shown, refusal) = match self.propose(election, &proposal, &mut standing, until).await {
+                        Outcome::Won => return Ok(self.won(election, *proposal, &mut standing)),
                         Outcome::Unknown(error) => return Err(error),
                         Outcome::Lost(found) => {
                             let refusal = self.refusal(bid, &found);
@@ -139,17 +160,16 @@ impl RedlockStore {
                             (found, record)
                         }
                     };
-                    *lost = proposal.token;
                     if let Some(record) = refusal {
                         let refused = Acquisition::Refused(Box::new(record));
-                        return Ok(self.answered(election, bid, refused));
+                        return Ok(self.answered(election, bid, &mut standing, refused));
                     }
                 }
             }
             let wait = self.back_off(clock.now().time_since(begun), losses);
             losses += 1;
             if until.has_passed(clock.now().plus(wait)) {
-                return self.contested(election, bid, &shown);
+                return self.contested(election, bid, &mut standing, &shown);
             }
             clock.sleep(wait).await;
         }
@@ -196,8 +216,9 @@ impl RedlockStore {
         bid: &Bid,
         looks: &[Look],
         shown: &[Shown],
-        lost: FencingToken,
+        standing: &Standing,
     ) -> Result<Judgement, StoreError> {
+        let lost = standing.lost;
         let quorum = self.shared.nodes.quorum();
         let refused = |record: LeaseRecord| Ok(Judgement::Answer(Acquisition::Refused(Box::new(record))));
         let counted = quorum.counted(shown);
@@ -218,6 +239,10 @@ impl RedlockStore {
         };
         if let Some(record) = shown.iter().flatten().find(spent) {
             return refused(record.clone());
+        }
+        if standing.won {
+            let message = "too few nodes show the term that this bid has won";
+            return Err(StoreError::new(ErrorKind::Timeout, STORE, "acquire", message));
         }
         let taken = |record: &&LeaseRecord| {
             let others = |holder: &Holder| holder.bid != bid.id && Some(holder.bid) != bid.supersedes;
@@ -295,6 +320,7 @@ impl RedlockStore {
         Ok(Proposal {
             bid: bid.clone(),
             token: FencingToken(token),
+            last: last.map_or(FencingToken::ZERO, |record| record.token),
             // A candidate that has seen a higher token than the nodes' knows that they lost terms.
             gap: foreign || floor_is_higher || (last.is_some() && !whole),
             terms,
@@ -307,10 +333,20 @@ impl RedlockStore {
         })
     }
 
-    async fn propose(&self, election: &ElectionName, proposal: &Proposal, until: Moment) -> Outcome {
+    async fn propose(
+        &self,
+        election: &ElectionName,
+        proposal: &Proposal,
+        standing: &mut Standing,
+        until: Moment,
+    ) -> Outcome {
+        // Votes for a lower token may be replaced by votes for this one, however late those come.
+        standing.lost = FencingToken(proposal.token.0 - 1);
+        standing.open = Some(proposal.token);
         let nodes = &self.shared.nodes;
         let quorum = nodes.quorum();
-        let closed = self.shared.bids.open(proposal.bid.id);
+        let lasts = proposal.bid.ttl.saturating_add(self.shared.call_timeout).saturating_mul(2);
+        let closed = self.shared.bids.open(proposal.bid.id, nodes.clock.now().plus(lasts));
         let limit = until.time_until(nodes.clock.now());
         let call = Arc::new((election.clone(), proposal.clone(), closed.clone()));
         let mut asked: Asked<Vote> = nodes.ask(|node| {
@@ -334,10 +370,14 @@ impl RedlockStore {
         }
         closed.close();
         if against == 0 {
-            // It may have won without our hearing of it: the next attempt looks.
-            return Outcome::Unknown(asked.error("acquire"));
+            let error = asked.error("acquire");
+            // It may have won without our hearing of it: the next attempt looks. Unless it certainly has not.
+            if error.kind().is_definite() {
+                self.give_back(election, &proposal.bid, standing, &asked.answers);
+            }
+            return Outcome::Unknown(error);
         }
-        self.give_back(election, proposal, &asked);
+        self.give_back(election, &proposal.bid, standing, &asked.answers);
         let shown = asked.good().map(|(_, vote)| match vote {
             Vote::Against(record, _) => Some((**record).clone()),
             Vote::For => None,
@@ -348,14 +388,29 @@ impl RedlockStore {
     }
 
     /// Gives votes back in the background, also those that have not arrived yet; what cannot be given back ends by itself.
-    fn give_back(&self, election: &ElectionName, proposal: &Proposal, asked: &Asked<Vote>) {
-        for (node, answer) in self.shared.nodes.iter().zip(&asked.answers) {
-            if let Some(Ok(Vote::Against(..))) = answer {
+    /// Nodes that have said that they give none are left alone.
+    fn give_back(
+        &self,
+        election: &ElectionName,
+        bid: &Bid,
+        standing: &mut Standing,
+        answers: &[Option<Result<Vote, StoreError>>],
+    ) {
+        let Some(token) = standing.open.take() else { return };
+        standing.lost = token;
+        for (number, node) in self.shared.nodes.iter().enumerate() {
+            let answer = answers.get(number).and_then(Option::as_ref);
+            let none = match answer {
+                Some(Ok(vote)) => matches!(vote, Vote::Against(..)),
+                Some(Err(error)) => error.kind().is_definite(),
+                None => false,
+            };
+            if none {
                 continue;
             }
+            // One that owes an answer may be a black hole.
             let again = !matches!(answer, Some(Ok(_)));
-            let (node, election) = (Arc::clone(node), election.clone());
-            let (bid, token) = (proposal.bid.clone(), proposal.token);
+            let (node, election, bid) = (Arc::clone(node), election.clone(), bid.clone());
             tokio::spawn(async move {
                 if let Err(error) = node.withdraw(&election, &bid, token, again).await
                     && error.is_retryable()
@@ -372,7 +427,8 @@ impl RedlockStore {
         self.shared.random.up_to(window)
     }
 
-    fn won(&self, election: &ElectionName, proposal: Proposal) -> Acquisition {
+    fn won(&self, election: &ElectionName, proposal: Proposal, standing: &mut Standing) -> Acquisition {
+        standing.win();
         let Proposal { bid, token, terms, gap, renew_total, .. } = proposal;
         for node in self.shared.nodes.iter() {
             node.watchers.trust(token.0);
@@ -391,7 +447,18 @@ impl RedlockStore {
         })
     }
 
-    fn answered(&self, election: &ElectionName, bid: &Bid, answer: Acquisition) -> Acquisition {
+    fn answered(
+        &self,
+        election: &ElectionName,
+        bid: &Bid,
+        standing: &mut Standing,
+        answer: Acquisition,
+    ) -> Acquisition {
+        match answer {
+            Acquisition::Acquired(_) => standing.win(),
+            // Whoever is refused has nothing: an earlier attempt may have left votes.
+            Acquisition::Refused(_) => self.give_back(election, bid, standing, &[]),
+        }
         for node in self.shared.nodes.iter() {
             match answer {
                 Acquisition::Acquired(_) => node.watchers.leads(election, &bid.candidate, bid.id),
@@ -407,6 +474,7 @@ impl RedlockStore {
         &self,
         election: &ElectionName,
         bid: &Bid,
+        standing: &mut Standing,
         shown: &[Shown],
     ) -> Result<Acquisition, StoreError> {
         let quorum = self.shared.nodes.quorum();
@@ -415,7 +483,8 @@ impl RedlockStore {
             && record.state != RecordState::Free
             && record.leader().is_none_or(|holder| holder.bid != bid.id)
         {
-            return Ok(self.answered(election, bid, Acquisition::Refused(Box::new(record))));
+            let refused = Acquisition::Refused(Box::new(record));
+            return Ok(self.answered(election, bid, standing, refused));
         }
         let message =
             "others bid at the same time, and nobody got a majority: try again after a random while";
@@ -441,4 +510,35 @@ fn last(known: &[LeaseRecord]) -> Option<&LeaseRecord> {
 fn unix_ms(at: std::time::SystemTime) -> u64 {
     let since = at.duration_since(std::time::SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_core::{Clock, Random, SystemClock};
+
+    use super::*;
+
+    #[test]
+    fn a_bid_is_remembered_until_its_votes_have_ended_however_many_others_there_are() {
+        let (bids, random, now) = (Bids::default(), Random::from_seed(1), SystemClock.now());
+        let until = now.plus(Duration::from_secs(9));
+        let bid = BidId::new(&random);
+        bids.turn(bid, now).try_lock().unwrap().lost = FencingToken(7);
+        bids.open(bid, until);
+        for _ in 0..10_000 {
+            let other = BidId::new(&random);
+            bids.turn(other, now);
+            bids.open(other, until);
+        }
+        assert_eq!(bids.turn(bid, now).try_lock().unwrap().lost, FencingToken(7));
+
+        let later = until.plus(Duration::from_secs(1));
+        let waited_for = BidId::new(&random);
+        let waits = bids.turn(waited_for, now);
+        for _ in 0..50_000 {
+            bids.turn(BidId::new(&random), later);
+        }
+        assert_eq!(bids.turn(bid, later).try_lock().unwrap().lost, FencingToken::ZERO, "long over");
+        assert!(Arc::ptr_eq(&waits, &bids.turn(waited_for, later)));
+    }
 }

@@ -142,13 +142,13 @@ pub(super) fn renew_count(record: &LeaseRecord) -> u64 {
     record.holder.as_ref().map_or(0, |holder| holder.renew_count)
 }
 
-/// Returns what became of the last request, as most of those who know say: a node that voted after it was asked has neither
-/// the request nor its answer.
+/// Returns what became of the last request, as those say who have the last renewal, which brings the answer; of several
+/// answers what most of them say. A node that voted after it was asked has neither the request nor its answer.
 fn answer(of_term: &[&LeaseRecord]) -> Option<Answered> {
-    let answers = || of_term.iter().filter_map(|record| record.answer.as_ref());
-    let same = |one: &Answered| answers().filter(|other| *other == one).count();
+    let answers = || of_term.iter().filter_map(|record| Some((renew_count(record), record.answer.as_ref()?)));
+    let same = |one: &Answered| answers().filter(|(_, other)| *other == one).count();
     // Of several the last one counts: the newest records come first.
-    answers().rev().max_by_key(|one| same(one)).cloned()
+    answers().rev().max_by_key(|(renewals, one)| (*renewals, same(one))).map(|(_, one)| one.clone())
 }
 
 /// How long a node gives no vote to a newcomer.
@@ -161,11 +161,11 @@ fn closed_for(record: &LeaseRecord) -> Duration {
 }
 
 /// Returns the record of the last term that is not a mere vote, if there is one. A node that knows how the term ended knows
-/// more than one that does not.
+/// more than one that does not; and the release may have overtaken a renewal on its way to a node, but not to all of them.
 pub(super) fn newest<'a>(records: impl Iterator<Item = &'a LeaseRecord>) -> Option<&'a LeaseRecord> {
     records.max_by_key(|record| {
         let voted = record.state == RecordState::Held;
-        (!voted, record.token, record.holder.is_none(), renew_count(record))
+        (!voted, record.token, record.holder.is_none(), renew_count(record), record.renew_total)
     })
 }
 
@@ -274,6 +274,9 @@ mod tests {
         let with = |answer| Some(LeaseRecord { answer, ..held(7, 1, 2, 9) });
         let late = [with(None), with(answered(2)), with(answered(2))];
         assert_eq!(FIVE.together(&late).unwrap().answer, answered(2));
+        let older = |answer| Some(LeaseRecord { answer, ..held(7, 1, 1, 9) });
+        let behind = [older(answered(1)), older(answered(1)), with(answered(2))];
+        assert_eq!(FIVE.together(&behind).unwrap().answer, answered(2), "two have missed the last renewal");
         let missed = [with(answered(1)), with(answered(2)), with(None), with(answered(2))];
         assert_eq!(FIVE.together(&missed).unwrap().answer, answered(2));
         assert_eq!(FIVE.together(&[with(None), with(None), with(None)]).unwrap().answer, None);
@@ -284,6 +287,10 @@ mod tests {
         let ended = LeaseRecord { renew_total: 5, ..free(7) };
         let shown = [Some(held(7, 1, 2, 9)), Some(ended), Some(free(6)), Some(free(6)), None];
         assert_eq!(FIVE.together(&shown).unwrap().renew_total, 5);
+        let with = |renew_total| Some(LeaseRecord { renew_total, ..free(7) });
+        for shown in [[with(2), with(1), with(1)], [with(1), with(2), with(1)], [with(1), with(1), with(2)]] {
+            assert_eq!(FIVE.together(&shown).unwrap().renew_total, 2, "one has missed the last renewal");
+        }
     }
 
     #[test]

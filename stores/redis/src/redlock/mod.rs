@@ -180,8 +180,8 @@ fn assumptions(allow_eviction: bool) -> Vec<&'static str> {
         "a node that restarts with older data, or with none, gives no vote to a new term for the longest ttl of anybody; it \
          knows the ttls of whoever bids, and longest_ttl",
         "the clocks of the nodes run at about the rate of the leader's: it stops that much early (drift)",
-        "if a majority of the nodes lost their data, their clocks are not behind those that the last tokens came from by \
-         more than max_server_skew",
+        "if a node that elected the last term lost its data while the others that did are away, the clocks of a majority are \
+         not behind the last token by more than max_server_skew",
     ];
     if allow_eviction {
         assumptions.push("no majority of the nodes ever removes a lease to make room, although they may");

@@ -52,6 +52,8 @@ pub(super) enum Age {
 pub(super) struct Proposal {
     pub(super) bid: Bid,
     pub(super) token: FencingToken,
+    /// The token of the last term that the bidder knows of.
+    pub(super) last: FencingToken,
     pub(super) terms: Vec<Term>,
     /// Somebody may have led of whom nobody knows.
     pub(super) gap: bool,
@@ -144,7 +146,7 @@ impl Shared {
         let (id, value) = (bid.id.to_string(), record::value_of(&bid.candidate, bid.id));
         let supersedes = bid.supersedes.map(|bid| bid.to_string()).unwrap_or_default();
         let success = proposal.last_success.map(|age| age.as_micros().to_string()).unwrap_or_default();
-        let (token, fields) = (token.to_string(), proposal.fields());
+        let (token, last, fields) = (token.to_string(), proposal.last.to_string(), proposal.fields());
         let (mark, keys) = (self.new_mark(), self.keys.of(election));
         // Made when there is a connection, just before it is sent.
         let call = |age: link::Age<'_>| {
@@ -152,7 +154,8 @@ impl Shared {
                 return Script::call(&keys, election.as_str(), "read", &mark, &[]);
             }
             let age = self.age_arguments(age, longest);
-            let arguments = [&id, &value, bid.candidate.as_str(), &token, &supersedes, &success, &fields];
+            let arguments =
+                [&id, &value, bid.candidate.as_str(), &token, &last, &supersedes, &success, &fields];
             let arguments: Vec<_> = arguments.into_iter().chain(age.iter().map(String::as_str)).collect();
             Script::call(&keys, election.as_str(), "vote", &mark, &arguments)
         };
@@ -199,14 +202,8 @@ impl Shared {
         let field = |name: &str| shown.fields.get(name).map_or("", String::as_str);
         let (left, now) = (shown.left_ms.unwrap_or_default().to_string(), shown.now.to_string());
         let fields = record::json(&shown.fields);
-        let (mark, keys) = (self.new_mark(), self.keys.of(election));
-        let call = |age: link::Age<'_>| {
-            let run = self.forgotten(age).run;
-            let arguments = [field("value"), field("token"), &left, &now, &fields, run];
-            Script::call(&keys, election.as_str(), "take_back", &mark, &arguments)
-        };
-        let answer = self.answer(&keys, Request::ByAge(&call), &mark, false).await;
-        answer.map_err(|trouble| self.error("take_back", Some(election), trouble))
+        let arguments = [field("value"), field("token"), &left, &now, &fields];
+        self.run("take_back", election, &self.new_mark(), &arguments, false).await
     }
 }
 

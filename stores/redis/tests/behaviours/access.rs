@@ -5,9 +5,10 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use tenure_core::Attempt;
 use tenure_core::Random;
-use tenure_core::store::{ErrorKind, LeaseStore, Pause};
+use tenure_core::store::{ErrorKind, LeaseStore, Pause, Released};
 use tenure_testkit::servers::redis::{Options, Redis};
 
+use crate::support::fixture::keys;
 use crate::support::{Candidate, documented_access as documented, here, name, open};
 
 async fn everything(server: &Redis) -> Result<(), String> {
@@ -65,4 +66,36 @@ async fn whatever_is_missing_is_named() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_is_denied_has_changed_nothing() {
+    let server = here(Options::default().user("app", "secret", &documented()).start());
+    let first =
+        Candidate::new(open(&server.url(), "survives_restart=true"), "first", Duration::from_secs(60));
+    for command in ["del", "hset", "hdel"] {
+        let election = name(command);
+        let lease = first.win(&election).await;
+        let keys = keys(&election);
+        let state = async || {
+            let lease = server.call(&["GET", &keys.lease]).await;
+            let mut record: Vec<_> = server
+                .call(&["HGETALL", &keys.record])
+                .await
+                .list()
+                .chunks(2)
+                .map(|pair| format!("{pair:?}"))
+                .collect();
+            record.sort_unstable();
+            (lease, record)
+        };
+        let before = state().await;
+        server.call(&["ACL", "SETUSER", "app", &format!("-{command}")]).await;
+        let error = first.store.release(&first.release_of(&lease)).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert!(error.to_string().contains(&format!("grant +{command}")), "{error}");
+        assert_eq!(state().await, before, "without {command}");
+        server.call(&["ACL", "SETUSER", "app", &format!("+{command}")]).await;
+        assert_eq!(first.store.release(&first.release_of(&lease)).await.unwrap(), Released::Released);
+    }
 }

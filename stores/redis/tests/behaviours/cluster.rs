@@ -7,7 +7,8 @@ use futures_util::StreamExt;
 use tenure_core::clock::ClockExt;
 use tenure_core::elector::ElectorHandle;
 use tenure_core::store::{
-    Acquisition, Change, ErrorKind, Lease, LeaseStore, RecordState, Released, Renewal, StoreError, TokenOrder,
+    Acquisition, Bid, Change, ErrorKind, Lease, LeaseStore, RecordState, Released, Renewal, StoreError,
+    TokenOrder,
 };
 use tenure_core::{CandidateId, Clock, Elections, FencingToken, Settings, SystemClock};
 use tenure_redis::{RedisConfig, RedisFence, RedisFenceError, RedisStore, Written};
@@ -127,6 +128,41 @@ async fn a_slot_that_moves_is_followed_without_an_error() {
     renew(&second, &[won]).await;
     first.store.read(&held).await.unwrap().unwrap();
     assert_eq!(errors(from, "MOVED").await, moved);
+}
+
+/// Who led before is told only if the server has run since: also where the call reaches it by a detour.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_began_anew_does_not_say_who_led_before_on_any_way() {
+    let cluster = here(Cluster::start());
+    let first = candidate(&cluster, "first");
+    let election = name("began-anew");
+    let (lease, record) = (keys(&election).lease, keys(&election).record);
+    let slot = here(cluster.slot_of(&lease));
+    let from = here(cluster.master_of(slot));
+    let run = async |server: &Redis| server.call(&["HGET", &record, "run"]).await.text();
+    let of_server = async |server: &Redis| server.call(&["INFO", "server"]).await.line("run_id");
+    let lease = first.win(&election).await;
+    first.store.release(&first.release_of(&lease)).await.unwrap();
+
+    // The server has forgotten the script.
+    from.call(&["HSET", &record, "run", "an-earlier-one"]).await;
+    from.call(&["SCRIPT", "FLUSH"]).await;
+    let lease = first.win(&election).await;
+    assert_eq!(lease.previous, None, "it began anew since");
+    assert_eq!(run(from).await, of_server(from).await);
+
+    // The slot is about to move, and what is in it has moved already.
+    let to = cluster.servers()[..3].iter().find(|server| server.port() != from.port()).unwrap();
+    here(cluster.begin_move(slot, to));
+    here(cluster.move_names(slot, to));
+    let asked = errors(from, "ASK").await;
+    let bid = Bid { supersedes: Some(lease.bid), ..first.bid() };
+    let answer = first.store.acquire(&election, &bid).await.unwrap();
+    let Acquisition::Acquired(lease) = answer else { panic!("{answer:?}") };
+    assert!(errors(from, "ASK").await > asked, "nobody was sent on");
+    assert_eq!(lease.previous, None, "another server has it now");
+    here(cluster.finish_move(slot, to));
+    assert_eq!(run(to).await, of_server(to).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tenure_core::SystemClock;
+use tenure_core::clock::ClockExt;
 use tenure_core::store::{Acquisition, Bid, ErrorKind, Released, Renewal, StoreError};
+use tenure_testkit::proxy::{Fault, Proxy, Requests, Resp};
 use tenure_testkit::resp::Reply;
 use tenure_testkit::servers::redis::{Options, Redis};
 
@@ -150,4 +153,31 @@ async fn whoever_may_not_wait_is_told_before_anything_is_written() {
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
     assert!(error.to_string().contains("grant +wait"), "{error}");
     assert_eq!(server.call(&["DBSIZE"]).await, Reply::Integer(0));
+}
+
+/// The replicas are asked for, and the answer never comes: whoever shares the question shares that.
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_callers_on_a_silent_connection_do_not_wait_one_after_the_other() {
+    let pair = Pair::start();
+    let proxy = Proxy::start(pair.master.address(), Resp);
+    let url = pair.master.url_by(proxy.address());
+    let first = Candidate::new(open(&url, OPTIONS), "first", TTL);
+    first.win(&name("connected")).await;
+    proxy.inject(Fault::HoldBack(Requests::commands(&["WAIT"])));
+    let elections: Vec<_> = (0..50).map(|number| name(&format!("silent-{number}"))).collect();
+    let bids = elections.iter().map(|election| {
+        let (store, bid) = (&first.store, first.bid());
+        async move { store.acquire(election, &bid).await }
+    });
+    let answers = tokio::select! {
+        biased;
+        answers = join_all(bids) => answers,
+        // A call takes two seconds. One after the other they would take a minute.
+        () = SystemClock.sleep(Duration::from_secs(10)) => panic!("a call waits for those of the others"),
+    };
+    for answer in answers {
+        let error = answer.unwrap_err();
+        assert!(error.is_retryable(), "{error}");
+    }
+    assert!(proxy.counts().requests_held > 0, "nothing was silent");
 }

@@ -268,6 +268,66 @@ async fn a_wrong_address_or_name_is_named() {
     says(&refusal(&format!("redis://{one}"), "").await, ErrorKind::Invalid, &["redis+sentinel://"]);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sentinel_that_missed_a_failover_sends_nobody_back_to_the_old_master() {
+    let sentinels = start(1000);
+    let first = candidate(&sentinels, "", "first", TTL);
+    let election = name("old-sentinel");
+    let lease = first.win(&election).await;
+    replicated(&sentinels, &election, &lease).await;
+    let [one, two, old_sentinel] = sentinels.sentinels() else { panic!("three sentinels") };
+    let old = &sentinels.servers()[0];
+    old_sentinel.kill().await;
+    old.kill().await;
+    let new = soon_some(async || {
+        let port = sentinel_names(one, sentinels.name()).await?;
+        sentinels.servers().iter().find(|server| server.port() == port && port != old.port())
+    })
+    .await;
+    let Renewal::Renewed(lease, _) = renew(&first, &lease).await else { panic!("the lease was replicated") };
+
+    // All who know better are gone, and the old master is back as what it was.
+    one.kill().await;
+    two.kill().await;
+    here(old.start_again());
+    old.call(&["REPLICAOF", "NO", "ONE"]).await;
+    new.kill().await;
+    here(old_sentinel.start_again());
+    soon("the old sentinel names the old master", async || {
+        sentinel_names(old_sentinel, sentinels.name()).await == Some(old.port())
+    })
+    .await;
+    let error = soon_some(async || {
+        let renewal = first.store.renew(&[first.renewal(&lease)]).await.remove(0);
+        let error = renewal.expect_err("nobody serves who has the lease");
+        error.to_string().contains("failover").then_some(error)
+    })
+    .await;
+    says(&error, ErrorKind::Unavailable, &[&old_sentinel.address().to_string(), "has missed a failover"]);
+    assert_eq!(connections(old).await, Some(0), "nobody goes there");
+    // Whoever comes new to this process knows it as well.
+    let error = refusal(&url(&sentinels), "").await;
+    says(&error, ErrorKind::Unavailable, &["has missed a failover"]);
+}
+
+/// Returns the port of the master that a sentinel names.
+async fn sentinel_names(sentinel: &Redis, master: &str) -> Option<u16> {
+    let address = sentinel.try_call(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", master]).await.ok()?;
+    address.list().get(1)?.text()?.parse().ok()
+}
+
+/// Looks until there is something to see.
+async fn soon_some<T>(look: impl AsyncFn() -> Option<T>) -> T {
+    let until = SystemClock.now().plus(Duration::from_secs(20));
+    loop {
+        if let Some(seen) = look().await {
+            return seen;
+        }
+        assert!(!until.has_passed(SystemClock.now()), "not within 20 seconds");
+        SystemClock.sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// Lets the master take writes that no replica will ever have, then kills it.
 struct Doomed<'a> {
     sentinels: &'a Sentinels,

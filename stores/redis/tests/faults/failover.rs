@@ -175,6 +175,10 @@ async fn failover(deployment: impl FailsOver) {
 /// A person orders a failover: the old master serves on for some ten seconds, and its leader with it. Whoever comes new is
 /// sent to the other one.
 async fn ordered_failover(deployment: BehindSentinels) {
+    // As sentinels are by default: they wait for four greetings of each other before they make the old master a replica.
+    for sentinel in deployment.sentinels.sentinels() {
+        sentinel.call(&["SENTINEL", "DEBUG", "PUBLISH-PERIOD", "2000"]).await;
+    }
     let mut arena = Arena::open(deployment).await;
     for _ in 0..rounds() {
         let leader = arena.leader().await;

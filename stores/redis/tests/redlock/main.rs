@@ -5,9 +5,11 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attempts;
 mod chaos;
 mod forgetting;
 mod majorities;
+mod requests;
 mod silence;
 mod split_votes;
 mod votes;

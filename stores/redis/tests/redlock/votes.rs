@@ -1,5 +1,6 @@
 //! One node's votes, against a model of a few lines: only a higher token is voted for, and what is withdrawn never was.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tenure_core::store::{ErrorKind, LeaseStore as _};
@@ -118,6 +119,62 @@ async fn a_node_votes_only_for_a_higher_token_and_forgets_what_is_withdrawn() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_votes_only_for_a_bidder_who_has_heard_of_its_last_term() {
+    let server = here(Redis::start());
+    let election = "heard";
+    assert_eq!(vote_knowing(&server, election, 1, 5, "0").await, "voted");
+    assert_eq!(release(&server, election, 1, 5).await, "released");
+    assert_eq!(vote_knowing(&server, election, 2, 9, "4").await, "refused");
+    assert_eq!(vote_knowing(&server, election, 2, 9, "5").await, "voted");
+    // Its own vote is no term.
+    assert_eq!(vote_knowing(&server, election, 2, 11, "5").await, "voted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pause_stays_whatever_becomes_of_a_vote() {
+    let server = here(Redis::start());
+    let pause = async |election: &str, by: &str| {
+        call(&server, election, "pause", &[&by.to_owned(), &"60000".to_owned()]).await
+    };
+    let paused_by = async |election: &str| {
+        server.call(&["HGET", &record(election), "pause_by"]).await.text().unwrap_or_default()
+    };
+    // It comes while a vote stands that is taken back.
+    assert_eq!(vote(&server, "withdrawn", 1, 5).await, "voted");
+    pause("withdrawn", "kim").await;
+    let arguments = [&id(1), &value(1), &"5".to_owned()];
+    assert_eq!(call(&server, "withdrawn", "withdraw", &arguments).await, "done");
+    assert_eq!(paused_by("withdrawn").await, "kim");
+    assert_eq!(vote(&server, "withdrawn", 2, 6).await, "refused");
+
+    // The node takes back a term from another one that was not paused, or was not resumed.
+    for shown in [&[][..], &[("pause_by", "lee"), ("pause_until", "9000000000000000")]] {
+        for own in ["kim", ""] {
+            let election = format!("taken-back-{own}-{}", shown.len());
+            if !own.is_empty() {
+                pause(&election, own).await;
+            }
+            assert_eq!(take_back(&server, &election, 1, 5, shown).await, "done");
+            assert_eq!(paused_by(&election).await, own);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_takes_a_term_back_does_not_vouch_for_what_it_forgot() {
+    let server = here(Redis::start());
+    let run = async |election: &str| server.call(&["HGET", &record(election), "run"]).await.text();
+    assert_eq!(take_back(&server, "forgot", 1, 5, &[("run", "of-the-other")]).await, "done");
+    assert_eq!(run("forgot").await, None);
+    // One that was only away knows as much as it did.
+    server
+        .call(&["HSET", &record("away"), "format", "1", "election", "away", "token", "4", "run", "own"])
+        .await;
+    assert_eq!(take_back(&server, "away", 1, 5, &[("run", "of-the-other")]).await, "done");
+    assert_eq!(run("away").await.as_deref(), Some("own"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_vote_that_a_node_may_not_give_in_full_is_not_given_at_all() {
     let election = name("denied");
     for command in ["set", "hdel"] {
@@ -157,6 +214,12 @@ fn record(election: &str) -> String {
 }
 
 async fn vote(server: &Redis, election: &str, bid: u64, token: u64) -> String {
+    // The bidder has heard of whatever the node knows.
+    let last = server.call(&["HGET", &record(election), "token"]).await.text().unwrap_or("0".to_owned());
+    vote_knowing(server, election, bid, token, &last).await
+}
+
+async fn vote_knowing(server: &Redis, election: &str, bid: u64, token: u64, last: &str) -> String {
     let who = format!(r#"{{\"bid\":\"{}\",\"candidate\":\"candidate\"}}"#, id(bid));
     // The terms are the node's own: it has missed none.
     let terms = server.call(&["HGET", &record(election), "terms"]).await.text().unwrap_or_default();
@@ -167,7 +230,7 @@ async fn vote(server: &Redis, election: &str, bid: u64, token: u64) -> String {
     );
     let (bid, value, token) = (id(bid), value(bid), token.to_string());
     // It supersedes nobody, and nobody has ever succeeded.
-    let vote = [&bid, &value, "candidate", &token, "", "", &brought];
+    let vote = [&bid, &value, "candidate", &token, last, "", "", &brought];
     // The node has forgotten nothing.
     let age = ["0", &u64::MAX.to_string(), "", ""].map(str::to_owned);
     let arguments: Vec<_> = vote.into_iter().map(str::to_owned).chain(age).collect();
@@ -179,6 +242,34 @@ async fn release(server: &Redis, election: &str, bid: u64, token: u64) -> String
     // To anybody, without an answer; the node is not behind.
     arguments.extend(["", "0", "", "", "", "", "0", "1"].map(str::to_owned));
     call(server, election, "release", &arguments.iter().collect::<Vec<_>>()).await
+}
+
+/// Lets a node have a term as another one shows it.
+async fn take_back(
+    server: &Redis,
+    election: &str,
+    bid: u64,
+    token: u64,
+    shown: &[(&'static str, &str)],
+) -> String {
+    let (id, value, token) = (id(bid), value(bid), token.to_string());
+    let who = format!(r#"{{"bid":"{id}","candidate":"candidate"}}"#);
+    let fields = [
+        ("format", "1"),
+        ("election", election),
+        ("token", &token),
+        ("value", &value),
+        ("bid", &id),
+        ("attempt", &id),
+        ("ttl_ms", "60000"),
+        ("who", &who),
+        ("about", "{}"),
+        ("acquired_at_ms", "1"),
+    ];
+    let fields: BTreeMap<_, _> = fields.into_iter().chain(shown.iter().copied()).collect();
+    let fields = serde_json::to_string(&fields).unwrap();
+    let (left, now) = ("60000".to_owned(), "1000000".to_owned());
+    call(server, election, "take_back", &[&value, &token, &left, &now, &fields]).await
 }
 
 /// Runs one verb and returns the name of its answer.

@@ -4,15 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::clock::ClockExt;
+use tenure_core::ElectionName;
 use tenure_core::store::{ErrorKind, LeaseStore};
-use tenure_core::{Clock, ElectionName, SystemClock};
-use tenure_testkit::conformance::{ByHand, Fixture, Freezer, Network, Property, Refusal, Restart};
-use tenure_testkit::process::Process;
+use tenure_testkit::conformance::{Network, Refusal};
 use tenure_testkit::proxy::{Proxies, ProxyNetwork, Requests, Resp};
 use tenure_testkit::servers::redis::{Cluster, ClusterOptions, Data, Options, Redis};
 
-use super::fixture::{LONG_TTL as TTL, PATIENT, get_by_hand, grown_up, in_a_later_format, keys, put_by_hand};
+use super::deployed::{Conforming, Deployed};
+use super::fixture::{LONG_TTL as TTL, PATIENT, keys};
 use super::{documented_access, documented_access_in_a_cluster, here, open};
 
 /// All servers go by the clock of this machine.
@@ -39,17 +38,16 @@ pub fn url_of(user: Option<&str>, addresses: &[std::net::SocketAddr]) -> String 
     format!("redis+cluster://{login}{}", hosts.join(","))
 }
 
-/// The cluster, emptied; each handle connects once more, as another process would.
+/// The cluster, emptied.
 pub struct InCluster {
     cluster: Arc<Cluster>,
     network: Arc<ProxyNetwork>,
-    frozen: Mutex<Vec<Process>>,
     /// A server that is alone, kept for as long as it is asked.
     alone: Mutex<Vec<Redis>>,
 }
 
 impl InCluster {
-    pub async fn emptied(cluster: Arc<Cluster>) -> Self {
+    pub async fn emptied(cluster: Arc<Cluster>) -> Conforming<Self> {
         here(cluster.wait_until_ready());
         for server in cluster.servers() {
             // A replica refuses, and follows its master.
@@ -61,61 +59,37 @@ impl InCluster {
         let handle = Arc::new(open(&url_of(Some("app"), &proxies.addresses()), &limited));
         // Every verb is a call of the script.
         let verbs = Requests::commands(&["EVALSHA"]);
-        Self {
-            cluster,
-            network: Arc::new(ProxyNetwork::new(proxies, handle, CALL_LIMIT, verbs)),
-            frozen: Mutex::default(),
-            alone: Mutex::default(),
-        }
+        let network = Arc::new(ProxyNetwork::new(proxies, handle, CALL_LIMIT, verbs));
+        Conforming::new(Self { cluster, network, alone: Mutex::default() })
     }
 
-    fn url(&self, user: &str) -> String {
+    fn url_for(&self, user: &str) -> String {
         url_of(Some(user), &self.cluster.addresses())
-    }
-
-    fn settings(&self) -> String {
-        format!("{PATIENT}&{SAME_CLOCK}")
-    }
-
-    fn master_of(&self, election: &ElectionName) -> &Redis {
-        here(async {
-            let slot = self.cluster.slot_of(&keys(election).lease).await;
-            self.cluster.master_of(slot).await
-        })
     }
 }
 
 #[async_trait]
-impl Fixture for InCluster {
-    async fn handle(&self) -> Arc<dyn LeaseStore> {
-        Arc::new(open(&self.url("app"), &self.settings()))
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(SystemClock)
+impl Deployed for InCluster {
+    fn url(&self) -> String {
+        format!("{}?{PATIENT}&{SAME_CLOCK}", self.url_for("app"))
     }
 
     fn ttl(&self) -> Duration {
         TTL
     }
 
-    fn limit(&self) -> Duration {
-        Duration::from_secs(60)
+    fn keepers(&self, election: &ElectionName) -> Vec<&Redis> {
+        let slot = here(self.cluster.slot_of(&keys(election).lease));
+        vec![here(self.cluster.master_of(slot))]
     }
 
-    fn applies(&self, property: Property) -> Result<(), &'static str> {
-        match property {
-            Property::A30 => Err("leases hang on no session"),
-            _ => Ok(()),
+    /// One after the other, each before the others take it for dead: no replica takes its master's place.
+    fn restart(&self, data: Data) -> Vec<&Redis> {
+        for server in self.cluster.servers() {
+            here(server.restart(data));
         }
-    }
-
-    fn by_hand(&self) -> Option<&dyn ByHand> {
-        Some(self)
-    }
-
-    fn restart(&self) -> Option<&dyn Restart> {
-        Some(self)
+        here(self.cluster.wait_until_ready());
+        self.cluster.servers().iter().collect()
     }
 
     fn network(&self) -> Option<Arc<dyn Network>> {
@@ -128,19 +102,19 @@ impl Fixture for InCluster {
         let refusals = vec![
             Refusal {
                 what: "a wrong password",
-                handle: handle(self.url("app").replace(":secret@", ":wrong@")),
+                handle: handle(self.url_for("app").replace(":secret@", ":wrong@")),
                 kind: ErrorKind::Denied,
                 hint: "refuses the user or the password",
             },
             Refusal {
                 what: "a command that is not permitted",
-                handle: handle(self.url("weak")),
+                handle: handle(self.url_for("weak")),
                 kind: ErrorKind::Denied,
                 hint: "grant +hset",
             },
             Refusal {
                 what: "keys that are not permitted",
-                handle: handle(self.url("elsewhere")),
+                handle: handle(self.url_for("elsewhere")),
                 kind: ErrorKind::Denied,
                 hint: "grant ~tenure:leader:* ~{tenure:leader:*}*",
             },
@@ -159,62 +133,5 @@ impl Fixture for InCluster {
         ];
         self.alone.lock().unwrap().push(alone);
         refusals
-    }
-
-    fn freezer(&self) -> Option<&dyn Freezer> {
-        Some(self)
-    }
-}
-
-#[async_trait]
-impl ByHand for InCluster {
-    async fn get(&self, election: &ElectionName) -> Option<Vec<u8>> {
-        get_by_hand(self.master_of(election), election).await
-    }
-
-    async fn put(&self, election: &ElectionName, bytes: Option<Vec<u8>>) {
-        put_by_hand(self.master_of(election), election, bytes).await;
-    }
-
-    fn in_a_later_format(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        in_a_later_format(bytes)
-    }
-}
-
-/// One after the other, each before the others take it for dead: no replica takes its master's place.
-#[async_trait]
-impl Restart for InCluster {
-    async fn keeping_data(&self) -> bool {
-        for server in self.cluster.servers() {
-            here(server.restart(Data::Kept));
-        }
-        here(self.cluster.wait_until_ready());
-        true
-    }
-
-    async fn losing_data(&self) -> bool {
-        for server in self.cluster.servers() {
-            here(server.restart(Data::Lost));
-        }
-        here(self.cluster.wait_until_ready());
-        for server in self.cluster.servers() {
-            grown_up(server).await;
-        }
-        true
-    }
-}
-
-#[async_trait]
-impl Freezer for InCluster {
-    async fn freeze(&self, election: &ElectionName, after: Duration) {
-        let url = format!("{}?{}", self.url("app"), self.settings());
-        let other = Process::leading("other_process", &url, election, TTL).await;
-        SystemClock.sleep(after).await;
-        other.stop().await;
-        self.frozen.lock().unwrap().push(other);
-    }
-
-    async fn end(&self) {
-        self.frozen.lock().unwrap().clear();
     }
 }

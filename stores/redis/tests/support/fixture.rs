@@ -7,14 +7,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tenure_core::clock::ClockExt;
 use tenure_core::store::{ErrorKind, LeaseStore};
-use tenure_core::{Clock, ElectionName, SystemClock};
-use tenure_redis::RedisConfig;
-use tenure_testkit::conformance::{ByHand, Fixture, Freezer, Network, Property, Refusal, Restart};
-use tenure_testkit::process::{Process, lead_for_ever};
+use tenure_core::{ElectionName, SystemClock};
+use tenure_testkit::conformance::{Network, Refusal};
+use tenure_testkit::process::lead_for_ever;
 use tenure_testkit::proxy::{Proxies, ProxyNetwork, Requests, Resp};
 use tenure_testkit::resp::Reply;
 use tenure_testkit::servers::redis::{ClientCertificates, Data, Flavour, Options, Redis};
 
+use super::deployed::{Conforming, Deployed, open_url};
 use super::{documented_access, here, name, open};
 
 /// The ttl of the suite's leases: a process that does not get a core for a few tenths of a second, on a busy machine, must
@@ -42,29 +42,28 @@ pub struct OneNode {
     ttl: Duration,
     wrap: Wrap,
     network: Option<Arc<ProxyNetwork>>,
-    frozen: Mutex<Vec<Process>>,
     /// Servers that refuse, kept for as long as they are asked.
     refusing: Mutex<Vec<Redis>>,
 }
 
 impl OneNode {
-    pub async fn fresh(wrap: Wrap) -> Self {
+    pub async fn fresh(wrap: Wrap) -> Conforming<Self> {
         Self::of(Flavour::Redis, Options::default(), wrap).await
     }
 
     /// Starts a server of somebody else.
-    pub async fn of_flavour(flavour: Flavour) -> Self {
+    pub async fn of_flavour(flavour: Flavour) -> Conforming<Self> {
         Self::of(flavour, Options::default(), |handle| handle).await
     }
 
     /// Starts a server that talks TLS only, to a user who may do only what the documents say.
-    pub async fn guarded() -> Self {
+    pub async fn guarded() -> Conforming<Self> {
         let options = Options::default().tls(ClientCertificates::Optional).without_default_user();
         let options = options.user("app", "secret", &documented_access());
         Self::of(Flavour::Redis, options, |handle| handle).await
     }
 
-    async fn of(flavour: Flavour, options: Options, wrap: Wrap) -> Self {
+    async fn of(flavour: Flavour, options: Options, wrap: Wrap) -> Conforming<Self> {
         let server = here(options.flavour(flavour).append_only().start());
         let (network, settings, ttl) = match server.certificates() {
             None => (Some(Arc::new(network(&server, wrap))), SETTINGS.to_owned(), TTL),
@@ -74,16 +73,7 @@ impl OneNode {
                 (None, format!("{PATIENT}&ca={}", certificates.authority().display()), LONG_TTL)
             }
         };
-        Self {
-            server,
-            flavour,
-            settings,
-            ttl,
-            wrap,
-            network,
-            frozen: Mutex::default(),
-            refusing: Mutex::default(),
-        }
+        Conforming::new(Self { server, flavour, settings, ttl, wrap, network, refusing: Mutex::default() })
     }
 }
 
@@ -111,36 +101,26 @@ pub fn keys(election: &ElectionName) -> Keys {
 }
 
 #[async_trait]
-impl Fixture for OneNode {
-    async fn handle(&self) -> Arc<dyn LeaseStore> {
-        (self.wrap)(Arc::new(open(&self.server.url(), &self.settings)))
+impl Deployed for OneNode {
+    fn url(&self) -> String {
+        format!("{}?{}", self.server.url(), self.settings)
     }
 
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(SystemClock)
+    fn open(&self) -> Arc<dyn LeaseStore> {
+        (self.wrap)(open_url(&self.url()))
     }
 
     fn ttl(&self) -> Duration {
         self.ttl
     }
 
-    fn limit(&self) -> Duration {
-        Duration::from_secs(60)
+    fn keepers(&self, _: &ElectionName) -> Vec<&Redis> {
+        vec![&self.server]
     }
 
-    fn applies(&self, property: Property) -> Result<(), &'static str> {
-        match property {
-            Property::A30 => Err("leases hang on no session"),
-            _ => Ok(()),
-        }
-    }
-
-    fn by_hand(&self) -> Option<&dyn ByHand> {
-        Some(self)
-    }
-
-    fn restart(&self) -> Option<&dyn Restart> {
-        Some(self)
+    fn restart(&self, data: Data) -> Vec<&Redis> {
+        here(self.server.restart(data));
+        vec![&self.server]
     }
 
     fn network(&self) -> Option<Arc<dyn Network>> {
@@ -207,27 +187,6 @@ impl Fixture for OneNode {
         self.refusing.lock().unwrap().extend([guarded, evicting, full, open_to_all, replica]);
         refusals
     }
-
-    fn freezer(&self) -> Option<&dyn Freezer> {
-        Some(self)
-    }
-}
-
-/// The record's place is the hash beside the lease; what something else writes into the lease's own place is a foreign
-/// holder, which has tests of its own.
-#[async_trait]
-impl ByHand for OneNode {
-    async fn get(&self, election: &ElectionName) -> Option<Vec<u8>> {
-        get_by_hand(&self.server, election).await
-    }
-
-    async fn put(&self, election: &ElectionName, bytes: Option<Vec<u8>>) {
-        put_by_hand(&self.server, election, bytes).await;
-    }
-
-    fn in_a_later_format(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        in_a_later_format(bytes)
-    }
 }
 
 pub async fn get_by_hand(server: &Redis, election: &ElectionName) -> Option<Vec<u8>> {
@@ -272,38 +231,9 @@ pub fn in_a_later_format(bytes: &[u8]) -> Option<Vec<u8>> {
     serde_json::to_vec(&fields).ok()
 }
 
-#[async_trait]
-impl Restart for OneNode {
-    async fn keeping_data(&self) -> bool {
-        here(self.server.restart(Data::Kept));
-        true
-    }
-
-    async fn losing_data(&self) -> bool {
-        here(self.server.restart(Data::Lost));
-        grown_up(&self.server).await;
-        true
-    }
-}
-
-#[async_trait]
-impl Freezer for OneNode {
-    async fn freeze(&self, election: &ElectionName, after: Duration) {
-        let url = format!("{}?{}", self.server.url(), self.settings);
-        let other = Process::leading("other_process", &url, election, self.ttl).await;
-        SystemClock.sleep(after).await;
-        other.stop().await;
-        self.frozen.lock().unwrap().push(other);
-    }
-
-    async fn end(&self) {
-        self.frozen.lock().unwrap().clear();
-    }
-}
-
 /// What the process does that is frozen.
 pub fn other_process() {
-    lead_for_ever(|url| tenure_redis::open(RedisConfig::from_url(url).unwrap()).unwrap());
+    lead_for_ever(open_url);
 }
 
 /// Waits until a server that lost its data, and said that it would not, is as old as it would have to be by itself.

@@ -5,17 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::clock::ClockExt;
+use tenure_core::ElectionName;
 use tenure_core::store::{ErrorKind, LeaseStore};
-use tenure_core::{Clock, ElectionName, SystemClock};
 use tenure_redis::{RedisConfig, RedlockStore};
-use tenure_testkit::conformance::{ByHand, Fixture, Freezer, Network, Property, Refusal, Restart};
-use tenure_testkit::process::Process;
+use tenure_testkit::conformance::{Network, Refusal};
 use tenure_testkit::proxy::{Proxies, ProxyNetwork, Requests, Resp};
 use tenure_testkit::resp;
 use tenure_testkit::servers::redis::{Data, Options, Redis};
 
-use super::fixture::{get_by_hand, grown_up, in_a_later_format, put_by_hand};
+use super::deployed::{Conforming, Deployed, open_url};
 use super::{here, name, soon};
 
 /// Longer than for one server, as a call has more to do: a process that does not get a core for a while must not lose a
@@ -53,12 +51,11 @@ pub struct Independent {
     pub nodes: Vec<Redis>,
     up: usize,
     network: Arc<ProxyNetwork>,
-    frozen: Mutex<Vec<Process>>,
     refusing: Mutex<Vec<Redis>>,
 }
 
 impl Independent {
-    pub async fn fresh(count: usize, down: usize) -> Self {
+    pub async fn fresh(count: usize, down: usize) -> Conforming<Self> {
         let nodes = here(Redis::start_many(count, &Options::default()));
         let up = count - down;
         for node in &nodes[up..] {
@@ -71,26 +68,19 @@ impl Independent {
         // Connecting to all of them takes longer than a call, on a busy machine.
         here(soon("the nodes answer", async || handle.read(&name("connected")).await.is_ok()));
         let network = Arc::new(ProxyNetwork::new(proxies, handle, CALL_LIMIT, writes()));
-        Self { nodes, up, network, frozen: Mutex::default(), refusing: Mutex::default() }
+        Conforming::new(Self { nodes, up, network, refusing: Mutex::default() })
     }
 
     fn up(&self) -> &[Redis] {
         &self.nodes[..self.up]
     }
-
-    fn addresses(&self) -> Vec<SocketAddr> {
-        self.nodes.iter().map(Redis::address).collect()
-    }
 }
 
 #[async_trait]
-impl Fixture for Independent {
-    async fn handle(&self) -> Arc<dyn LeaseStore> {
-        Arc::new(open_nodes(&self.addresses(), SETTINGS))
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(SystemClock)
+impl Deployed for Independent {
+    fn url(&self) -> String {
+        let addresses: Vec<_> = self.nodes.iter().map(Redis::address).collect();
+        url(&addresses, SETTINGS)
     }
 
     fn ttl(&self) -> Duration {
@@ -101,19 +91,15 @@ impl Fixture for Independent {
         Duration::from_secs(120)
     }
 
-    fn applies(&self, property: Property) -> Result<(), &'static str> {
-        match property {
-            Property::A30 => Err("leases hang on no session"),
-            _ => Ok(()),
+    fn keepers(&self, _: &ElectionName) -> Vec<&Redis> {
+        self.up().iter().collect()
+    }
+
+    fn restart(&self, data: Data) -> Vec<&Redis> {
+        for node in self.up() {
+            here(node.restart(data));
         }
-    }
-
-    fn by_hand(&self) -> Option<&dyn ByHand> {
-        Some(self)
-    }
-
-    fn restart(&self) -> Option<&dyn Restart> {
-        Some(self)
+        self.up().iter().collect()
     }
 
     fn network(&self) -> Option<Arc<dyn Network>> {
@@ -128,7 +114,7 @@ impl Fixture for Independent {
         let of = |nodes: &[Redis], login: &str| {
             let nodes: Vec<_> = nodes.iter().map(Redis::address).collect();
             let url = url(&nodes, "survives_restart=true").replace("://", &format!("://{login}"));
-            tenure_redis::open(RedisConfig::from_url(&url).unwrap()).unwrap()
+            open_url(&url)
         };
         let refusals = vec![
             Refusal {
@@ -158,62 +144,5 @@ impl Fixture for Independent {
         ];
         self.refusing.lock().unwrap().extend(guarded.into_iter().chain(evicting).chain(full));
         refusals
-    }
-
-    fn freezer(&self) -> Option<&dyn Freezer> {
-        Some(self)
-    }
-}
-
-/// By hand on every node that is up.
-#[async_trait]
-impl ByHand for Independent {
-    async fn get(&self, election: &ElectionName) -> Option<Vec<u8>> {
-        get_by_hand(&self.nodes[0], election).await
-    }
-
-    async fn put(&self, election: &ElectionName, bytes: Option<Vec<u8>>) {
-        for node in self.up() {
-            put_by_hand(node, election, bytes.clone()).await;
-        }
-    }
-
-    fn in_a_later_format(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        in_a_later_format(bytes)
-    }
-}
-
-#[async_trait]
-impl Restart for Independent {
-    async fn keeping_data(&self) -> bool {
-        for node in self.up() {
-            here(node.restart(Data::Kept));
-        }
-        true
-    }
-
-    async fn losing_data(&self) -> bool {
-        for node in self.up() {
-            here(node.restart(Data::Lost));
-        }
-        for node in self.up() {
-            grown_up(node).await;
-        }
-        true
-    }
-}
-
-#[async_trait]
-impl Freezer for Independent {
-    async fn freeze(&self, election: &ElectionName, after: Duration) {
-        let url = url(&self.addresses(), SETTINGS);
-        let other = Process::leading("other_process", &url, election, TTL).await;
-        SystemClock.sleep(after).await;
-        other.stop().await;
-        self.frozen.lock().unwrap().push(other);
-    }
-
-    async fn end(&self) {
-        self.frozen.lock().unwrap().clear();
     }
 }

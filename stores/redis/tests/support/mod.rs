@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 pub mod cluster;
+pub mod deployed;
 pub mod fixture;
 pub mod independent;
 pub mod sentinels;

@@ -1,17 +1,16 @@
 //! A master behind sentinels for the conformance suite.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tenure_core::clock::ClockExt;
+use tenure_core::ElectionName;
 use tenure_core::store::{ErrorKind, LeaseStore};
-use tenure_core::{Clock, ElectionName, SystemClock};
-use tenure_testkit::conformance::{ByHand, Fixture, Freezer, Property, Refusal, Restart};
-use tenure_testkit::process::Process;
-use tenure_testkit::servers::redis::{Data, SentinelOptions, Sentinels};
+use tenure_testkit::conformance::Refusal;
+use tenure_testkit::servers::redis::{Data, Redis, SentinelOptions, Sentinels};
 
-use super::fixture::{TTL, get_by_hand, grown_up, in_a_later_format, put_by_hand};
+use super::deployed::{Conforming, Deployed};
+use super::fixture::TTL;
 use super::{attached, here, open};
 
 /// Returns the URL of what sentinels watch over.
@@ -24,18 +23,17 @@ fn url_of(sentinels: &Sentinels, master: &str) -> String {
     format!("redis+sentinel://{}/{master}", addresses.join(","))
 }
 
-/// A master, two replicas and three sentinels of its own; each handle connects once more, as another process would.
+/// A master, two replicas and three sentinels of its own.
 ///
 /// The way to the master is not disturbed: sentinels name the master by its own address, past any proxy. The connection is
 /// the one that the suite disturbs with one server; here it disturbs the calls.
 pub struct BehindSentinels {
     sentinels: Sentinels,
     settings: String,
-    frozen: Mutex<Vec<Process>>,
 }
 
 impl BehindSentinels {
-    pub async fn fresh(min_replicas: u32) -> Self {
+    pub async fn fresh(min_replicas: u32) -> Conforming<Self> {
         // Longer than the master takes to restart on a busy machine: it is to come back as the master.
         let down_after = Duration::from_secs(20);
         let options = SentinelOptions { down_after, ..Default::default() };
@@ -44,47 +42,37 @@ impl BehindSentinels {
         let settings = format!(
             "survives_restart=true&call_timeout=8s&max_server_skew=100ms&min_replicas={min_replicas}"
         );
-        let fixture = Self { sentinels: here(options.start()), settings, frozen: Mutex::default() };
-        here(fixture.attached());
-        fixture
+        let deployed = Self { sentinels: here(options.start()), settings };
+        deployed.wait_for_replicas();
+        Conforming::new(deployed)
     }
 
-    async fn attached(&self) {
-        attached(&self.sentinels.servers()[0], &self.sentinels.servers()[1..]).await;
+    fn wait_for_replicas(&self) {
+        here(attached(&self.sentinels.servers()[0], &self.sentinels.servers()[1..]));
     }
 }
 
 #[async_trait]
-impl Fixture for BehindSentinels {
-    async fn handle(&self) -> Arc<dyn LeaseStore> {
-        Arc::new(open(&url(&self.sentinels), &self.settings))
-    }
-
-    fn clock(&self) -> Arc<dyn Clock> {
-        Arc::new(SystemClock)
+impl Deployed for BehindSentinels {
+    fn url(&self) -> String {
+        format!("{}?{}", url(&self.sentinels), self.settings)
     }
 
     fn ttl(&self) -> Duration {
         TTL
     }
 
-    fn limit(&self) -> Duration {
-        Duration::from_secs(60)
+    fn keepers(&self, _: &ElectionName) -> Vec<&Redis> {
+        vec![&self.sentinels.servers()[0]]
     }
 
-    fn applies(&self, property: Property) -> Result<(), &'static str> {
-        match property {
-            Property::A30 => Err("leases hang on no session"),
-            _ => Ok(()),
-        }
-    }
-
-    fn by_hand(&self) -> Option<&dyn ByHand> {
-        Some(self)
-    }
-
-    fn restart(&self) -> Option<&dyn Restart> {
-        Some(self)
+    /// The master comes back before the sentinels miss it; its replicas a second later, and some must have what is written.
+    fn restart(&self, data: Data) -> Vec<&Redis> {
+        let master = &self.sentinels.servers()[0];
+        here(master.restart(data));
+        here(self.sentinels.wait_until_ready());
+        self.wait_for_replicas();
+        vec![master]
     }
 
     async fn refusals(&self) -> Vec<Refusal> {
@@ -125,59 +113,5 @@ impl Fixture for BehindSentinels {
                 hint: "refuses the user or the password",
             },
         ]
-    }
-
-    fn freezer(&self) -> Option<&dyn Freezer> {
-        Some(self)
-    }
-}
-
-#[async_trait]
-impl ByHand for BehindSentinels {
-    async fn get(&self, election: &ElectionName) -> Option<Vec<u8>> {
-        get_by_hand(&self.sentinels.servers()[0], election).await
-    }
-
-    async fn put(&self, election: &ElectionName, bytes: Option<Vec<u8>>) {
-        put_by_hand(&self.sentinels.servers()[0], election, bytes).await;
-    }
-
-    fn in_a_later_format(&self, bytes: &[u8]) -> Option<Vec<u8>> {
-        in_a_later_format(bytes)
-    }
-}
-
-/// The master comes back before the sentinels miss it.
-#[async_trait]
-impl Restart for BehindSentinels {
-    async fn keeping_data(&self) -> bool {
-        here(self.sentinels.servers()[0].restart(Data::Kept));
-        // Replicas come back a second later than the master does, and some must have what is written.
-        here(self.sentinels.wait_until_ready());
-        here(self.attached());
-        true
-    }
-
-    async fn losing_data(&self) -> bool {
-        here(self.sentinels.servers()[0].restart(Data::Lost));
-        here(self.sentinels.wait_until_ready());
-        here(self.attached());
-        grown_up(&self.sentinels.servers()[0]).await;
-        true
-    }
-}
-
-#[async_trait]
-impl Freezer for BehindSentinels {
-    async fn freeze(&self, election: &ElectionName, after: Duration) {
-        let url = format!("{}?{}", url(&self.sentinels), self.settings);
-        let other = Process::leading("other_process", &url, election, TTL).await;
-        SystemClock.sleep(after).await;
-        other.stop().await;
-        self.frozen.lock().unwrap().push(other);
-    }
-
-    async fn end(&self) {
-        self.frozen.lock().unwrap().clear();
     }
 }
