@@ -7,6 +7,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tenure::ElectionName;
 
+use crate::control::args::{
+    CandidatesArgs, HandoffArgs, PauseArgs, ReleaseArgs, RepairArgs, ResignArgs, ResumeArgs, TokenArgs,
+};
 use crate::duration;
 
 /// Leader election for any program: one copy leads, the others stand by.
@@ -15,7 +18,6 @@ use crate::duration;
     name = "tenure",
     version,
     max_term_width = 100,
-    disable_help_subcommand = true,
     after_help = "Examples:
   tenure run --election billing -- ./worker
   tenure status
@@ -42,6 +44,14 @@ pub(crate) enum Verb {
     Completions(CompletionsArgs),
     Man(ManArgs),
     Demo(crate::demo::DemoArgs),
+    Candidates(CandidatesArgs),
+    Resign(ResignArgs),
+    Handoff(HandoffArgs),
+    Pause(PauseArgs),
+    Resume(ResumeArgs),
+    Release(ReleaseArgs),
+    Repair(RepairArgs),
+    Token(TokenArgs),
 }
 
 /// Where leases live.
@@ -190,7 +200,7 @@ pub(crate) struct ReadArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 
-    /// How long one look into the store may take
+    /// How long one attempt to reach the store may take
     #[arg(long, value_name = "DURATION", value_parser = duration::above_zero, default_value = "5s")]
     pub(crate) call_timeout: Duration,
 

@@ -8,7 +8,6 @@ use tenure::ElectionName;
 
 use crate::args::ListArgs;
 use crate::reading::{self, Verdict};
-use crate::talk;
 
 #[derive(Serialize)]
 struct List {
@@ -19,9 +18,9 @@ pub(crate) fn main(args: &ListArgs) -> ExitCode {
     reading::answer(&args.read, async |reader, output| {
         let elections = reader.list(&args.prefix).await?;
         if elections.is_empty() && args.prefix.is_empty() {
-            talk::say(&format!("no elections ({})", reader.place()));
+            reader.say_nothing("no elections");
         } else if elections.is_empty() {
-            talk::say(&format!("no election begins with {:?} ({})", args.prefix, reader.place()));
+            reader.say_nothing(&format!("no election begins with {:?}", args.prefix));
         }
         if args.read.json {
             reading::write_json(output, &List { elections })?;

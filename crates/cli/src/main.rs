@@ -1,22 +1,31 @@
 //! The command `tenure`: any command, on exactly one machine at a time.
 
 mod args;
+mod candidates;
+mod control;
 mod demo;
 mod doctor;
 mod duration;
 mod exit;
 mod guardian;
+mod handoff;
 mod history;
 mod leader;
 mod list;
 mod pages;
+mod pause;
 mod reading;
 #[cfg(test)]
 mod reference;
+mod release;
+mod repair;
+mod resign;
+mod resume;
 mod run;
 mod show;
 mod status;
 mod talk;
+mod token;
 mod watch;
 
 use std::process::ExitCode;
@@ -45,5 +54,13 @@ fn main() -> ExitCode {
         Verb::Completions(args) => pages::completions(&args),
         Verb::Man(args) => pages::man(&args),
         Verb::Demo(args) => demo::main(&args),
+        Verb::Candidates(args) => candidates::main(&args),
+        Verb::Resign(args) => resign::main(&args),
+        Verb::Handoff(args) => handoff::main(&args),
+        Verb::Pause(args) => pause::main(&args),
+        Verb::Resume(args) => resume::main(&args),
+        Verb::Release(args) => release::main(&args),
+        Verb::Repair(args) => repair::main(&args),
+        Verb::Token(args) => token::main(&args),
     }
 }

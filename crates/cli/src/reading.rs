@@ -1,7 +1,8 @@
-//! What the verbs share that only read: one way into the store, one way out.
+//! What the verbs share: one way into the store, one way out.
 
 use std::future::Future;
 use std::io::{self, BufWriter, ErrorKind as Io, StdoutLock, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use tenure::store::{ErrorKind, LeaseRecord, LeaseStore, StoreError};
-use tenure::{ClockExt, ElectionName, InvalidUrl, StoreUrl, SystemClock};
+use tenure::{ClockExt, ElectionName, FenceError, InvalidUrl, StoreUrl, SystemClock};
 
 use crate::args::ReadArgs;
 use crate::{exit, talk};
@@ -32,6 +33,10 @@ pub(crate) enum Failure {
     Usage { message: String, hint: &'static str },
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Fence(#[from] FenceError),
+    #[error("{0}")]
+    Unavailable(String),
     #[error("cannot begin: {0}")]
     Begin(io::Error),
     #[error("cannot write the answer: {0}")]
@@ -43,28 +48,36 @@ impl Failure {
         match self {
             // Whoever reads has enough: `tenure list | head -1`.
             Self::Output(error) if error.kind() == Io::BrokenPipe => ExitCode::SUCCESS,
-            Self::Url(_) | Self::Usage { .. } | Self::Output(_) => ExitCode::from(exit::USAGE),
+            Self::Url(_) | Self::Usage { .. } | Self::Output(_) | Self::Fence(FenceError::Invalid { .. }) => {
+                ExitCode::from(exit::USAGE)
+            }
             Self::Store(error) if error.kind() == ErrorKind::Invalid => ExitCode::from(exit::USAGE),
-            Self::Store(_) | Self::Begin(_) => ExitCode::from(exit::UNAVAILABLE),
+            Self::Store(_) | Self::Fence(_) | Self::Unavailable(_) | Self::Begin(_) => {
+                ExitCode::from(exit::UNAVAILABLE)
+            }
         }
     }
 
     fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Usage { hint, .. } => Some(hint),
-            // A directory belongs to a user of this machine; a server has limits and users of its own.
-            Self::Store(error) => match (error.kind(), error.store()) {
-                (ErrorKind::Timeout, "file") => Some("--call-timeout gives the store more time"),
-                (ErrorKind::Timeout, _) => {
-                    Some("--call-timeout, and call_timeout=… in the store's URL, give the server more time")
-                }
-                (ErrorKind::Denied, "file") => {
-                    Some("run this as the user who runs the candidates, or as root")
-                }
-                _ => None,
-            },
+            Self::Store(error) => hint_for(error),
             _ => None,
         }
+    }
+}
+
+/// Tells what to do about an answer that was none.
+pub(crate) fn hint_for(error: &StoreError) -> Option<&'static str> {
+    // A directory belongs to a user of this machine; a server has limits and users of its own.
+    match (error.kind(), error.store()) {
+        (ErrorKind::Timeout, "file") => Some("--call-timeout gives the store more time"),
+        (ErrorKind::Timeout, _) => {
+            Some("--call-timeout, and call_timeout=… in the store's URL, give the server more time")
+        }
+        (ErrorKind::Denied, "file") => Some("run this as the user who runs the candidates, or as root"),
+        (ErrorKind::Corrupt, "file") => Some("`tenure repair NAME` mends it, and keeps tokens rising"),
+        _ => None,
     }
 }
 
@@ -76,7 +89,15 @@ pub(crate) fn answer(
     args: &ReadArgs,
     question: impl AsyncFnOnce(&Reader, &mut Output) -> Result<Verdict, Failure>,
 ) -> ExitCode {
-    match ask(args, question) {
+    conclude(|| Reader::open(args), question)
+}
+
+/// Answers one question with whatever was opened for it, and tells with which code to exit.
+pub(crate) fn conclude<Opened>(
+    open: impl FnOnce() -> Result<Opened, Failure>,
+    question: impl AsyncFnOnce(&Opened, &mut Output) -> Result<Verdict, Failure>,
+) -> ExitCode {
+    match ask(open, question) {
         Ok(Verdict::Yes) => ExitCode::SUCCESS,
         Ok(Verdict::No) => ExitCode::from(exit::NO),
         Ok(Verdict::Incomplete) => ExitCode::from(exit::UNAVAILABLE),
@@ -91,15 +112,15 @@ pub(crate) fn answer(
     }
 }
 
-fn ask(
-    args: &ReadArgs,
-    question: impl AsyncFnOnce(&Reader, &mut Output) -> Result<Verdict, Failure>,
+fn ask<Opened>(
+    open: impl FnOnce() -> Result<Opened, Failure>,
+    question: impl AsyncFnOnce(&Opened, &mut Output) -> Result<Verdict, Failure>,
 ) -> Result<Verdict, Failure> {
-    let reader = Reader::open(args)?;
+    let opened = open()?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::Begin)?;
     let mut output = BufWriter::new(io::stdout().lock());
-    let verdict = runtime.block_on(question(&reader, &mut output)).and_then(|verdict| {
+    let verdict = runtime.block_on(question(&opened, &mut output)).and_then(|verdict| {
         output.flush()?;
         Ok(verdict)
     });
@@ -115,6 +136,18 @@ pub(crate) struct Reader {
     pub(crate) store: Arc<dyn LeaseStore>,
     pub(crate) clock: SystemClock,
     call_timeout: Duration,
+    /// The directory that the URL names, if it is not there.
+    missing: Option<PathBuf>,
+}
+
+/// What a store is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum For {
+    Reading,
+    /// A directory that is not there is not made: there is nothing in it that could be changed.
+    Changing,
+    /// A directory that is not there is made.
+    Making,
 }
 
 /// Looks that are under way at the same time.
@@ -122,6 +155,10 @@ const TOGETHER: usize = 16;
 
 impl Reader {
     fn open(args: &ReadArgs) -> Result<Self, Failure> {
+        Self::open_for(For::Reading, args)
+    }
+
+    pub(crate) fn open_for(what: For, args: &ReadArgs) -> Result<Self, Failure> {
         let url: StoreUrl = args.store.store.parse()?;
         if url == StoreUrl::Memory {
             return Err(Failure::Usage {
@@ -129,14 +166,33 @@ impl Reader {
                 hint: "name the store that the candidates use, with --store or TENURE_STORE",
             });
         }
-        let store = url.open_to_read()?;
-        Ok(Self { store, clock: SystemClock, call_timeout: args.call_timeout })
+        let url = url.resolved()?;
+        let missing = match &url {
+            StoreUrl::File { path: Some(path), .. } if matches!(path.try_exists(), Ok(false)) => {
+                Some(path.clone())
+            }
+            _ => None,
+        };
+        let reading = what == For::Reading || (what == For::Changing && missing.is_some());
+        let store = if reading { url.open_to_read()? } else { url.open()? };
+        Ok(Self { store, clock: SystemClock, call_timeout: args.call_timeout, missing })
     }
 
     /// Returns the store's name and who can take part there.
     pub(crate) fn place(&self) -> String {
         let guarantees = self.store.guarantees();
         format!("{}: {}", guarantees.store, guarantees.scope)
+    }
+
+    /// Says what there is nothing of, and where; a directory that does not exist was perhaps not meant.
+    pub(crate) fn say_nothing(&self, nothing: &str) {
+        match &self.missing {
+            Some(directory) => {
+                talk::say(&format!("{nothing}: the directory {} does not exist", directory.display()));
+                talk::hint("name the store that the candidates use, with --store or TENURE_STORE");
+            }
+            None => talk::say(&format!("{nothing} ({})", self.place())),
+        }
     }
 
     pub(crate) async fn read(&self, election: &ElectionName) -> Result<Option<LeaseRecord>, StoreError> {
@@ -163,7 +219,8 @@ impl Reader {
         Ok(self.within("list", operator.list(prefix)).await?)
     }
 
-    async fn within<T>(
+    /// Waits for a call, but not longer than one may take.
+    pub(crate) async fn within<T>(
         &self,
         operation: &'static str,
         call: impl Future<Output = Result<T, StoreError>>,
@@ -181,8 +238,10 @@ impl Reader {
 
     /// Says that the store has no such election.
     pub(crate) fn say_unknown(&self, election: &ElectionName) {
-        talk::say(&format!("there is no election {:?} ({})", election.as_str(), self.place()));
-        talk::hint("`tenure list` shows the elections that there are");
+        self.say_nothing(&format!("there is no election {:?}", election.as_str()));
+        if self.missing.is_none() {
+            talk::hint("`tenure list` shows the elections that there are");
+        }
     }
 }
 

@@ -25,13 +25,16 @@ fn render(command: Command) -> String {
          `--json` stands in [json.md](json.md).\n",
     );
     section(&mut text, 2, &mut command);
-    let verbs: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
-    for verb in verbs {
-        if let Some(verb) = command.find_subcommand_mut(&verb) {
-            section(&mut text, 2, verb);
-        }
-    }
+    verbs(&mut text, &mut command);
     text
+}
+
+/// Renders the help of all verbs of a command, and of theirs. The verb `help` shows nothing else than this.
+fn verbs(text: &mut String, command: &mut Command) {
+    for verb in command.get_subcommands_mut().filter(|verb| verb.get_name() != "help") {
+        section(text, 2, verb);
+        verbs(text, verb);
+    }
 }
 
 fn section(text: &mut String, level: usize, command: &mut Command) {
@@ -162,7 +165,12 @@ fn the_command_is_put_together_well() {
 
 #[test]
 fn every_verb_has_examples_and_every_flag_a_text() {
-    for verb in Cli::command().get_subcommands() {
+    check_verbs(&Cli::command());
+}
+
+fn check_verbs(command: &Command) {
+    for verb in command.get_subcommands() {
+        check_verbs(verb);
         let name = verb.get_name();
         let after = verb.get_after_help().map(ToString::to_string).unwrap_or_default();
         assert!(after.contains("Examples:\n  tenure ") && after.contains("Exit code:"), "{name}: {after}");

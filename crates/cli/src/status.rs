@@ -32,7 +32,7 @@ pub(crate) fn main(args: &StatusArgs) -> ExitCode {
         if seen.is_empty() {
             match &args.election {
                 Some(election) => reader.say_unknown(election),
-                None => talk::say(&format!("no elections ({})", reader.place())),
+                None => reader.say_nothing("no elections"),
             }
         }
         let guarantees = reader.store.guarantees();
@@ -75,6 +75,7 @@ fn tell(election: ElectionName, error: StoreError) -> Result<Seen, Failure> {
         return Err(error.into());
     }
     talk::error(&error);
+    reading::hint_for(&error).map(talk::hint);
     Ok((election, Err(error)))
 }
 

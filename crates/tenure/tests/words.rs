@@ -36,6 +36,8 @@ const ALLOWED: &[(&str, &str)] = &[
     ("call_timeout", "the design's own word"),
     ("attempt_timeout", "how long one attempt is waited for"),
     ("Timeout", "an error kind"),
+    ("timeout", "how long an answer is waited for, as a flag"),
+    ("resource", "what a fence protects"),
     ("guard", "what a fence does over a write"),
     ("guard_async", "likewise"),
     ("Key", "where a value stands in storage of the user's own"),

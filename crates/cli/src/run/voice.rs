@@ -75,21 +75,30 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// lease from being renewed, nor this process from ending. Nothing else may be written to standard error while it is open.
 pub(super) struct Mouth {
     /// `None` when it has said its last.
-    lines: Mutex<Option<SyncSender<String>>>,
+    lines: Mutex<Option<SyncSender<Word>>>,
     /// Nothing ever comes: it ends when all is written.
     ended: Mutex<Receiver<()>>,
     /// Lines for which there was no more room.
     lost: AtomicU64,
 }
 
+enum Word {
+    Line(String),
+    /// Dropped when everything before it is written.
+    Mark(SyncSender<()>),
+}
+
 impl Mouth {
     pub(super) fn open() -> io::Result<Self> {
-        let (lines, waiting) = sync_channel::<String>(PATIENT_LINES);
+        let (lines, waiting) = sync_channel::<Word>(PATIENT_LINES);
         let (end, ended) = sync_channel(0);
         std::thread::Builder::new().name("tenure-mouth".to_owned()).spawn(move || {
             let _end: SyncSender<()> = end;
-            for line in waiting {
-                talk::say(&line);
+            for word in waiting {
+                match word {
+                    Word::Line(line) => talk::say(&line),
+                    Word::Mark(mark) => drop(mark),
+                }
             }
         })?;
         Ok(Self { lines: Mutex::new(Some(lines)), ended: Mutex::new(ended), lost: AtomicU64::new(0) })
@@ -100,9 +109,18 @@ impl Mouth {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(lines) = &*lines else { return };
         let lost = self.lost.swap(0, Ordering::Relaxed);
-        let told = lost == 0 || lines.try_send(missing(lost)).is_ok();
-        if !told || lines.try_send(line).is_err() {
+        let told = lost == 0 || lines.try_send(Word::Line(missing(lost))).is_ok();
+        if !told || lines.try_send(Word::Line(line)).is_err() {
             self.lost.fetch_add(if told { 1 } else { lost + 1 }, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns when all that was said so far is written, or after a while: before this process is stopped.
+    pub(super) fn finish_sentence(&self) {
+        let (mark, written) = sync_channel(0);
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.as_ref().is_some_and(|lines| lines.try_send(Word::Mark(mark)).is_ok()) {
+            let _ = written.recv_timeout(LAST_WORDS);
         }
     }
 

@@ -194,7 +194,10 @@ impl Wrapper {
             self.at_once = wait == Some(Duration::ZERO);
             match self.stand(standing).await? {
                 Then::Exit(code) => return Ok(code.unwrap_or(0)),
-                Then::Suspend => suspend(),
+                Then::Suspend => {
+                    self.voice.mouth.finish_sentence();
+                    suspend();
+                }
                 Then::Anew | Then::GoOn => {}
             }
             // Whoever led once has waited long enough for it.

@@ -59,8 +59,9 @@ pub(crate) struct Term<'a> {
     pub(crate) end: Option<TermEnd>,
 }
 
+/// What keeps anybody new from being elected.
 #[derive(Serialize)]
-struct Pause<'a> {
+pub(crate) struct Pause<'a> {
     by: &'a str,
     ends_in_ms: u64,
 }
@@ -128,7 +129,7 @@ pub(crate) fn election(record: &LeaseRecord) -> Election<'_> {
         renew_total: Some(record.renew_total),
         last_term: terms(record).into_iter().rfind(|term| term.end.is_some()),
         last_success_age_ms: record.last_success.map(ms),
-        pause: record.pause.as_ref().map(|pause| Pause { by: &pause.by, ends_in_ms: ms(pause.ends_in) }),
+        pause: pause(record),
         reservation,
         request,
         answer: answered,
@@ -153,6 +154,11 @@ pub(crate) fn unreadable<'a>(election: &'a ElectionName, error: &StoreError) -> 
         answer: None,
         error: Some(error.to_string()),
     }
+}
+
+/// Shows the pause in force.
+pub(crate) fn pause(record: &LeaseRecord) -> Option<Pause<'_>> {
+    record.pause.as_ref().map(|pause| Pause { by: &pause.by, ends_in_ms: ms(pause.ends_in) })
 }
 
 /// Shows who leads.
@@ -272,7 +278,10 @@ pub(crate) fn rfc_3339<S: Serializer>(at: &SystemTime, serializer: S) -> Result<
     serializer.serialize_str(&time::millis(*at))
 }
 
-fn maybe_rfc_3339<S: Serializer>(at: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn maybe_rfc_3339<S: Serializer>(
+    at: &Option<SystemTime>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     match at {
         Some(at) => rfc_3339(at, serializer),
         None => serializer.serialize_none(),

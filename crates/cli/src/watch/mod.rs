@@ -89,7 +89,7 @@ impl<'a> Watching<'a> {
         let all = args.elections.is_empty();
         let names = if all { reader.list("").await? } else { args.elections.clone() };
         if all && names.is_empty() {
-            talk::say(&format!("no elections; waiting for the first ({})", reader.place()));
+            reader.say_nothing("no elections; waiting for the first");
         }
         let interval = match reader.store.guarantees().wake {
             Wake::Push => INTERVAL,

@@ -9,13 +9,6 @@ use crate::world::{Candidate, eventually};
 /// Short, so that what has to wait for an expiry does not wait long.
 const QUICK: &[&str] = &["--ttl", "2s"];
 
-/// Returns the name under which a candidate stands.
-fn name(candidate: &Candidate) -> String {
-    let line = candidate.says("candidate ");
-    let name = line.split("candidate ").nth(1).unwrap();
-    name.split(';').next().unwrap().to_owned()
-}
-
 /// Takes the time off a line of `watch`.
 fn text(line: &str) -> &str {
     line.split_once(' ').unwrap().1
@@ -27,7 +20,7 @@ async fn a_second_candidate_takes_over_when_the_first_is_killed() {
     let mut first = place.candidate(QUICK);
     let token = first.leads();
     let second = place.candidate(QUICK);
-    assert!(second.says("standing by: ").ends_with(&format!("{} leads, term {token}", name(&first))));
+    assert!(second.says("standing by: ").ends_with(&format!("{} leads, term {token}", first.name())));
     first.signal(Signal::KILL);
     assert_eq!(first.exits(), 128 + 9);
     let next = second.leads();
@@ -75,7 +68,7 @@ async fn every_verb_shows_who_leads() {
     assert_eq!(text(&watch.next()), "billing: nobody leads (free)");
     let mut first = place.candidate(&[]);
     let token = first.leads();
-    let leader = name(&first);
+    let leader = first.name();
     assert_eq!(text(&watch.next()), format!("billing: {leader} elected, term {token}"));
     let watch_json = place.keep_asking(&["watch", "--json"]);
     let found = watch_json.next_json();

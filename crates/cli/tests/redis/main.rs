@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // Tests, and what they share.
 
+mod control;
 mod doctor;
 mod foreign;
 mod leads;

@@ -6,7 +6,7 @@ use crate::place::{Place, SECRET, assert_ends};
 use crate::stage::Said;
 use crate::world::{Candidate, tenure};
 
-/// Every verb that only looks.
+/// Every verb that looks, and one of those that look first.
 const LOOKS: &[&[&str]] = &[
     &["status"],
     &["status", "billing"],
@@ -15,6 +15,7 @@ const LOOKS: &[&[&str]] = &[
     &["leader", "billing"],
     &["history", "billing"],
     &["watch", "billing"],
+    &["resign", "billing"],
 ];
 
 fn all_refuse(place: &Place, code: i32, words: &[&str]) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Tests, and what they share.
 
 mod faults;
+mod handoff;
 mod interval;
 mod lifecycle;
 mod manners;

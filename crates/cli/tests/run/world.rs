@@ -16,6 +16,9 @@ use tenure::{Clock, Moment, SystemClock};
 /// Longer than anything takes that ever ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How long a command in the mode `slow` takes to stop.
+pub(crate) const SLOW_STOP: Duration = Duration::from_millis(500);
+
 /// How often a fault is tried.
 pub(crate) fn rounds() -> usize {
     std::env::var("TENURE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3)
@@ -124,6 +127,10 @@ pub(crate) fn stamper(mode: &str) -> Vec<String> {
         // Each of them is a shell that starts this program.
         "plain" => "exec \"$0\" --exact --ignored world::stamp",
         "deaf" => "trap '' TERM; exec \"$0\" --exact --ignored world::stamp",
+        // Takes its time to stop: the half of a second that `SLOW_STOP` says.
+        "slow" => {
+            "(trap '' TERM; exec \"$0\" --exact --ignored world::stamp) & trap 'sleep 0.5; kill -KILL $!; exit 0' TERM; wait"
+        }
         "leaves_grandchild" => {
             "\"$0\" --exact --ignored world::stamp & while ! [ -e \"$STAMPS.may-end-$TENURE_TOKEN\" ]; do sleep 0.01; done"
         }
@@ -241,6 +248,13 @@ impl Candidate {
             assert!(!until.has_passed(now()), "never said {text:?}, but {:#?}", self.said());
             nap();
         }
+    }
+
+    /// Returns the name under which it stands.
+    pub(crate) fn name(&self) -> String {
+        let line = self.says("candidate ");
+        let name = line.split("candidate ").nth(1).unwrap();
+        name.split(';').next().unwrap().to_owned()
     }
 
     /// Returns its term once it leads.

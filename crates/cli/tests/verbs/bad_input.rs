@@ -19,7 +19,20 @@ fn stores_that_are_none_are_errors_of_usage() {
         ("file:///dev/null", &["is a file", "name one"]),
         ("file:///proc", &["file system of type", "choose a directory"]),
     ] {
-        for verb in [&["status"][..], &["watch"], &["list"], &["leader", "e"], &["history", "e"]] {
+        for verb in [
+            &["status"][..],
+            &["watch"],
+            &["list"],
+            &["leader", "e"],
+            &["history", "e"],
+            &["candidates", "e"],
+            &["resign", "e"],
+            &["handoff", "e"],
+            &["pause", "e"],
+            &["resume", "e"],
+            &["release", "e", "--force"],
+            &["token", "floor", "e", "1"],
+        ] {
             let said = Said::of(stage.command().args(verb).args(["--store", url]));
             said.refuse(2, words);
             assert!(!said.stderr.contains("secret"), "{said:?}");
@@ -39,7 +52,7 @@ fn names_that_are_none_are_errors_of_usage() {
         (&long, "longer than 255 bytes"),
         ("a\nb", "control character"),
     ] {
-        for verb in ["status", "watch", "leader", "history"] {
+        for verb in ["status", "watch", "leader", "history", "resign", "handoff", "pause", "repair"] {
             stage.run(&[verb, name]).refuse(2, &[words, "election name"]);
         }
     }
@@ -71,7 +84,14 @@ async fn a_store_that_does_not_answer_is_unavailable() {
     let record = stage.store.record_file(&crate::stage::election("billing")).unwrap();
     fs::remove_file(&record).unwrap();
     assert!(Command::new("mkfifo").arg(&record).status().unwrap().success());
-    for verb in [&["status"][..], &["watch"], &["leader", "billing"], &["history", "billing"]] {
+    for verb in [
+        &["status"][..],
+        &["watch"],
+        &["leader", "billing"],
+        &["history", "billing"],
+        &["resign", "billing"],
+        &["pause", "billing"],
+    ] {
         let said = Said::of(stage.command().args(verb).args(["--call-timeout", "200ms"]));
         said.refuse(3, &["no answer within 200ms", "hint: --call-timeout"]);
     }

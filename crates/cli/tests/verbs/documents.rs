@@ -65,24 +65,57 @@ fn code_of(stage: &Stage, line: &str) -> i32 {
     said.code.unwrap_or_else(|| panic!("{line} was killed: {said:?}"))
 }
 
+/// Returns the examples in the help of a verb.
+fn examples(stage: &Stage, verb: &str) -> Vec<String> {
+    let help = stage.run(&verb.split_whitespace().chain(["--help"]).collect::<Vec<_>>());
+    let (_, after) = help.expect(0).split_once("Examples:\n").unwrap_or_else(|| panic!("{verb}: {help:?}"));
+    let examples: Vec<_> =
+        after.lines().filter_map(|line| line.strip_prefix("  ")).map(str::to_owned).collect();
+    assert!(!examples.is_empty(), "{verb} has no example");
+    examples
+}
+
 #[tokio::test]
 async fn the_examples_in_the_help_do_what_they_say() {
     let stage = prepared().await;
-    let verbs = ["", "status", "watch", "list", "leader", "history", "doctor", "completions", "man"];
-    for verb in verbs {
-        let help =
-            stage.run(&[verb, "--help"].into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>());
-        let (_, after) =
-            help.expect(0).split_once("Examples:\n").unwrap_or_else(|| panic!("{verb}: {help:?}"));
-        let examples: Vec<_> = after.lines().filter_map(|line| line.strip_prefix("  ")).collect();
-        assert!(!examples.is_empty(), "{verb} has no example");
-        for example in examples {
+    for verb in ["", "status", "watch", "list", "leader", "history", "doctor", "completions", "man"] {
+        for example in examples(&stage, verb) {
             let first = example.split_whitespace().nth(1).unwrap();
             if !ELSEWHERE.contains(&first) {
-                assert_eq!(code_of(&stage, example), 0, "{example}");
+                assert_eq!(code_of(&stage, &example), 0, "{example}");
             }
         }
     }
+}
+
+/// Each on a stage of its own, since it changes what it finds: an election with two candidates, of whom the examples name the
+/// one that stands by.
+#[tokio::test]
+async fn the_examples_in_the_help_of_verbs_that_change_something_do_what_they_say() {
+    let helped = Stage::new();
+    let verbs = ["candidates", "resign", "handoff", "pause", "resume", "release", "repair"];
+    for verb in verbs.into_iter().chain(["token", "token floor", "token check"]) {
+        for example in examples(&helped, verb) {
+            let stage = prepared_to_change(verb).await;
+            let _standing = ["web-1_4711_5d0a77e3", "web-2_4711_0c8f2a91"]
+                .map(|who| (verb != "repair").then(|| stage.stand("billing", who, LONG)));
+            // A directory cannot tell who stands by.
+            let code = i32::from(verb == "candidates");
+            assert_eq!(code_of(&stage, &example), code, "{example}");
+        }
+    }
+}
+
+async fn prepared_to_change(verb: &str) -> Stage {
+    let stage = Stage::new();
+    if verb == "repair" {
+        stage.lead("billing", "web-1_4711_5d0a77e3").await;
+        stage.spoil("billing");
+    }
+    let path = stage.folder().join("send-bills.sh");
+    fs::write(&path, "#!/bin/sh\nexit 0\n").unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    stage
 }
 
 /// Returns the commands in the shell blocks of a page, a line each.

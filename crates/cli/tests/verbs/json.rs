@@ -89,6 +89,38 @@ async fn the_keys_are_those_of_the_page() {
 }
 
 #[tokio::test]
+async fn the_keys_of_what_was_changed_are_those_of_the_page() {
+    let stage = Stage::new();
+    let documented = documented();
+    let page = include_str!("../../../../docs/json.md");
+    // What a verb writes by itself stands in its row, each key in quotes.
+    let check_row = |verb: &str, value: &Value| {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `tenure {verb} ")));
+        let (_, row) = row.unwrap_or_else(|| panic!("no row of {verb}")).split_once("one object: ").unwrap();
+        for key in keys(value) {
+            assert!(row.contains(&format!("`{key}`")), "{verb}: {key} is not in {row}");
+        }
+    };
+    let lease = stage.lead("e", "a").await;
+    for verb in [&["resign", "e"][..], &["handoff", "e"], &["release", "e", "--force"]] {
+        let mut command = stage.command();
+        let said = crate::stage::Said::of(command.args(verb).args(["--json", "--timeout", "100ms"]));
+        assert_eq!(keys(&said.json()), documented["An outcome"], "{verb:?}");
+    }
+    let paused = stage.run(&["pause", "e", "--json", "--resign", "--timeout", "100ms"]).json();
+    check_row("pause", &paused);
+    assert_eq!(keys(&paused["pause"]), documented["A pause"]);
+    assert_eq!(keys(&paused["resign"]), documented["An outcome"]);
+    check_row("resume", &stage.run(&["resume", "e", "--json"]).json());
+    check_row("repair", &stage.run(&["repair", "e", "--json"]).json());
+    check_row("candidates", &stage.run(&["candidates", "e", "--json"]).json());
+    stage.release(lease, Next::Anybody).await;
+    check_row("token floor", &stage.run(&["token", "floor", "e", "9", "--json"]).json());
+    let check = stage.run(&["token", "check", "--resource", "r", "--last", "9", "--json"]);
+    check_row("token check", &check.json());
+}
+
+#[tokio::test]
 async fn the_keys_of_events_are_those_of_the_page() {
     let stage = Stage::new();
     let mut lease = stage.lead_with_names("e", "a").await;
@@ -133,6 +165,7 @@ fn the_page_is_read_as_it_is_meant() {
         "An election",
         "An event",
         "An event of the demonstration",
+        "An outcome",
     ];
     assert_eq!(objects, expected);
     assert!(documented["A leader"].contains("time_left_ms"));

@@ -1,11 +1,14 @@
-//! The reading verbs, as people and programs use them: the real command on real directories.
+//! The verbs, as people and programs use them: the real command on real directories.
 
 // Clippy knows tests by their attribute, and does not see that these helpers are part of them.
 #![allow(clippy::unwrap_used)]
 
 mod bad_input;
+mod candidates;
+mod company;
 mod doctor;
 mod documents;
+mod handoff;
 mod history;
 mod json;
 mod leader;
@@ -13,6 +16,11 @@ mod list;
 mod manners;
 mod nothing_there;
 mod pages;
+mod pause;
+mod release;
+mod repair;
+mod resign;
 mod stage;
 mod status;
+mod token;
 mod watch;

@@ -19,6 +19,18 @@ fn help_and_version_are_data() {
     assert_eq!(stage.run(&["--version"]).expect(0), format!("tenure {}\n", env!("CARGO_PKG_VERSION")));
 }
 
+#[test]
+fn help_of_a_verb_can_be_asked_for_in_two_ways() {
+    let stage = Stage::new();
+    for words in [&["status"][..], &["run"], &["token"], &["token", "floor"]] {
+        let by_verb = stage.run(&[&["help"], words].concat());
+        let by_flag = stage.run(&[words, &["--help"]].concat());
+        assert_eq!(by_verb.expect(0), by_flag.expect(0));
+    }
+    assert_eq!(stage.run(&["help"]).expect(0), stage.run(&["--help"]).expect(0));
+    stage.run(&["help", "nothing"]).refuse(2, &["nothing"]);
+}
+
 #[tokio::test]
 async fn a_reader_that_has_enough_is_no_error() {
     let stage = Stage::new();

@@ -8,13 +8,20 @@ fn a_directory_that_is_not_there_has_no_elections_and_is_not_made() {
     let place = top.path().join("a/b");
     let run = |args: &[&str]| Said::of(command(&place).args(args));
     assert_eq!(run(&["list"]).expect(0), "");
-    assert!(run(&["list"]).stderr.contains("no elections"));
     assert_eq!(run(&["status"]).expect(0), "");
+    let missing = format!("the directory {} does not exist", place.display());
+    for verb in ["list", "status"] {
+        let said = run(&[verb]);
+        assert!(
+            said.stderr.starts_with(&format!("no elections: {missing}\nhint: name the store")),
+            "{said:?}"
+        );
+    }
     assert_eq!(run(&["list", "--json"]).json(), serde_json::json!({"elections": []}));
     assert_eq!(run(&["status", "--json"]).json()["elections"], serde_json::json!([]));
-    for verb in ["status", "leader", "history"] {
+    for verb in ["status", "leader", "history", "resign", "handoff", "resume", "repair"] {
         let said = run(&[verb, "billing"]);
-        said.refuse(1, &["there is no election \"billing\"", place.to_str().unwrap(), "hint: `tenure list`"]);
+        said.refuse(1, &["there is no election \"billing\"", &missing, "hint: name the store"]);
     }
     let said = run(&["leader", "--json", "billing"]);
     said.expect(1);

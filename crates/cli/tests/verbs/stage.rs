@@ -16,7 +16,8 @@ use tenure::store::{
     Released, Renew, Renewal, Requested,
 };
 use tenure::{
-    Attempt, BidId, CandidateId, ElectionName, FencingToken, FileStore, Identity, Random, RequestId,
+    Attempt, BidId, CandidateId, Clock, ClockExt, ElectionName, FencingToken, FileStore, Identity, Random,
+    RequestId, SystemClock,
 };
 
 /// Beyond every test.
@@ -24,6 +25,9 @@ pub(crate) const LONG: Duration = Duration::from_secs(600);
 
 /// Far beyond what anything here takes: a test that waits this long hangs.
 pub(crate) const HANG: Duration = Duration::from_secs(60);
+
+/// The pause between two looks.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The command under test.
 pub(crate) const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
@@ -117,7 +121,11 @@ impl Stage {
     }
 
     pub(crate) async fn renew(&self, lease: Lease) -> Lease {
-        let renewal = Renew { lease, attempt: self.attempt(), open: Vec::new(), answer: None };
+        self.renew_with(lease, None).await
+    }
+
+    pub(crate) async fn renew_with(&self, lease: Lease, answer: Option<Answered>) -> Lease {
+        let renewal = Renew { lease, attempt: self.attempt(), open: Vec::new(), answer };
         match self.store.renew(&[renewal]).await.remove(0).unwrap() {
             Renewal::Renewed(lease, _) => lease,
             Renewal::Lost(record) => panic!("lost: {record:?}"),
@@ -155,6 +163,19 @@ impl Stage {
         let answer = operator.request(&election(name), self.attempt(), request).await.unwrap();
         assert_eq!(answer, Requested::Accepted(token));
         id
+    }
+
+    /// Waits until somebody asks the leader for something.
+    pub(crate) async fn asked(&self, name: &str) -> ControlRequest {
+        let until = SystemClock.now().plus(HANG);
+        loop {
+            let record = self.store.read(&election(name)).await.unwrap();
+            if let Some(request) = record.and_then(|record| record.request) {
+                return request;
+            }
+            assert!(!until.has_passed(SystemClock.now()), "nobody asks");
+            SystemClock.sleep(LOOK).await;
+        }
     }
 
     /// Writes nonsense over an election's record.
@@ -240,6 +261,13 @@ impl Running {
     /// Waits until the command has ended by itself.
     pub(crate) fn wait(mut self) -> Option<i32> {
         self.child.wait().unwrap().code()
+    }
+
+    /// Waits until the command has ended by itself, and returns all that it said.
+    pub(crate) fn said(mut self) -> Said {
+        let code = self.child.wait().unwrap().code();
+        let all = |lines: &Receiver<String>| lines.iter().map(|line| line + "\n").collect();
+        Said { code, stdout: all(&self.lines), stderr: all(&self.talk) }
     }
 }
 

@@ -138,6 +138,6 @@ async fn a_broken_record_is_shown_as_such_and_hides_no_other() {
     assert_eq!(said.json()["elections"][0]["state"], "unreadable");
     assert!(said.json()["elections"][0]["error"].as_str().unwrap().contains("repaired"));
     for args in [["leader", "broken"], ["history", "broken"]] {
-        stage.run(&args).refuse(3, &["cannot be understood"]);
+        stage.run(&args).refuse(3, &["cannot be understood", "hint: `tenure repair NAME`"]);
     }
 }

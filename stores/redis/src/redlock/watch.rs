@@ -46,8 +46,8 @@ impl WatchingAll {
         Self { quorum: Quorum { nodes: nodes.len() }, nodes, told: BTreeMap::new() }
     }
 
-    /// Returns what there is to tell of an election after one of the nodes has told something.
-    fn news(&mut self, election: &ElectionName) -> Option<Change> {
+    /// Returns what there is to tell of an election after the node `number` has told something.
+    fn news(&mut self, number: usize, election: &ElectionName) -> Option<Change> {
         let known: Vec<Option<Change>> = self.nodes.iter().map(|node| node.known(election)).collect();
         let shown: Vec<Shown> = known
             .iter()
@@ -65,7 +65,10 @@ impl WatchingAll {
         });
         let each: Vec<_> = each.collect();
         let told = self.told.entry(election.clone()).or_default();
-        let changed = std::mem::replace(&mut told.each, each) != told.each;
+        // A node that rings and shows nothing says that something was missed, also if it showed nothing before: that is how
+        // a leader, which needs no view of itself, hears that another bid has its place.
+        let missed = matches!(known.get(number), Some(Some(Change::Gap)));
+        let changed = std::mem::replace(&mut told.each, each) != told.each || missed;
         if !self.quorum.is_settled(&shown) {
             told.together = None;
             return changed.then_some(Change::Gap);
@@ -104,7 +107,7 @@ impl Stream for WatchingAll {
                 if self.is_denied(&election) {
                     return Poll::Ready(None);
                 }
-                if let Some(change) = self.news(&election) {
+                if let Some(change) = self.news(number, &election) {
                     return Poll::Ready(Some(change));
                 }
             }
