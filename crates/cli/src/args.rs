@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tenure::ElectionName;
+use tenure::config::percent;
 
 use crate::control::args::{
     CandidatesArgs, HandoffArgs, PauseArgs, ReleaseArgs, RepairArgs, ResignArgs, ResumeArgs, TokenArgs,
@@ -52,14 +53,19 @@ pub(crate) enum Verb {
     Release(ReleaseArgs),
     Repair(RepairArgs),
     Token(TokenArgs),
+    Config(ConfigArgs),
 }
 
 /// Where leases live.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct StoreArgs {
-    /// Where leases live: file: (this machine's default directory), file:///path, redis://host:6379 (docs/stores/redis.md), memory:
-    #[arg(long, value_name = "URL", default_value = "file:", env = "TENURE_STORE", hide_env_values = true)]
-    pub(crate) store: String,
+    /// Where leases live: file: (this machine's default directory), file:///path, redis://host:6379 (docs/stores/redis.md), memory: (default: TENURE_STORE, the configuration, file:)
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// The configuration (default: TENURE_CONFIG, ./tenure.toml, .json, .yaml, .yml, .hcl or .honua, the one in /etc/tenure)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
 }
 
 /// Runs a command while this process leads the election, on exactly one machine at a time.
@@ -70,6 +76,7 @@ pub(crate) struct StoreArgs {
 #[command(after_help = "Examples:
   tenure run --election hello -- sh -c 'echo \"term $TENURE_TOKEN: I lead\"'
   tenure run --election nightly --once --try --min-interval 20h -- ./report.sh
+  tenure run --config tenure.toml --all
 
 The command gets TENURE_ELECTION, TENURE_CANDIDATE, TENURE_TOKEN, TENURE_PREVIOUS_TOKEN, TENURE_ATTEMPTS,
 TENURE_STORE and TENURE_DEADLINE_FILE (one number: until when it leads, in nanoseconds of the boot
@@ -82,9 +89,17 @@ Exit code: the command's (128+n after signal n); 75 somebody else leads, or nobo
 may for now (--try, --wait), 124 leadership lost
 (--once), 125 tool or store failure, 126 not executable, 127 not found.")]
 pub(crate) struct RunArgs {
-    /// What is contested, by name
+    /// What is contested, by name (default: TENURE_ELECTION, the only one in the configuration)
     #[arg(long, value_name = "NAME")]
-    pub(crate) election: String,
+    pub(crate) election: Option<String>,
+
+    /// Run every election of the configuration that has a command
+    #[arg(long, conflicts_with_all = ["election", "command", "interactive"])]
+    pub(crate) all: bool,
+
+    /// Stop when standard input ends, and name the election in each line: somebody runs several
+    #[arg(long, hide = true)]
+    pub(crate) one_of_all: bool,
 
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -113,9 +128,9 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     pub(crate) interactive: bool,
 
-    /// Keep the command's processes together: auto (what it does not notice), on (a PID namespace, or fail), off
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(crate) isolate: Isolate,
+    /// Keep the command's processes together: auto (what it does not notice), on (a PID namespace, or fail), off (default: auto)
+    #[arg(long, value_name = "WHEN", hide_possible_values = true)]
+    pub(crate) isolate: Option<Isolate>,
 
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
@@ -144,8 +159,8 @@ pub(crate) struct RunArgs {
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
-    /// What to run, after --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// What to run, after -- (default: the command in the configuration)
+    #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
 }
 
@@ -155,6 +170,22 @@ pub(crate) enum Isolate {
     Auto,
     On,
     Off,
+}
+
+impl Isolate {
+    /// Returns how it is written.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+
+    /// Reads how it is written.
+    pub(crate) fn named(name: &str) -> Self {
+        [Self::On, Self::Off].into_iter().find(|isolate| isolate.name() == name).unwrap_or(Self::Auto)
+    }
 }
 
 /// The settings, by their names.
@@ -186,7 +217,7 @@ pub(crate) struct SettingsArgs {
     pub(crate) call_timeout: Option<Duration>,
 
     /// How much clocks may differ in rate, in percent (default: 10)
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = percent::parse)]
     pub(crate) drift: Option<f64>,
 
     /// What wake-up, kill and reaping may take (default: 100ms)
@@ -207,15 +238,6 @@ pub(crate) struct ReadArgs {
     /// Write JSON (its keys: docs/json.md)
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Reads `10` or `10%`.
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
-    // A part of a percent is what somebody writes who means the whole.
-    number
-        .filter(|percent| *percent == 0.0 || (1.0..50.0).contains(percent))
-        .ok_or_else(|| "it is in percent: 0, or from 1 to below 50, such as 10 for ten percent".to_owned())
 }
 
 /// Shows who leads: all elections, or one with everything that is known about it.
@@ -366,4 +388,43 @@ pub(crate) struct ManArgs {
     /// Write tenure.1 and a page for each verb, such as tenure-run.1, into this directory
     #[arg(long, value_name = "PATH")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// Checks, shows or describes the configuration: flags, environment, file and defaults together.
+///
+/// A flag counts more than a variable of the environment (TENURE_TTL for --ttl), that more than a file, and within a file
+/// what is said of an election more than what stands at the top.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  tenure config check
+  tenure config show --ttl 10s
+  tenure config schema
+
+Exit code: 0 no mistake, 2 usage or configuration.")]
+pub(crate) struct ConfigArgs {
+    /// check (says every mistake), show (every value and where it comes from), schema (JSON schema of the file, for editors)
+    #[arg(value_name = "WHAT", hide_possible_values = true)]
+    pub(crate) what: ConfigWhat,
+
+    /// Which election (default: TENURE_ELECTION, all in the configuration)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) election: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+
+    #[command(flatten)]
+    pub(crate) settings: SettingsArgs,
+
+    /// Write JSON (its keys: docs/json.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What is wanted of the configuration.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConfigWhat {
+    Check,
+    Show,
+    Schema,
 }

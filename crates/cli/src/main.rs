@@ -2,6 +2,7 @@
 
 mod args;
 mod candidates;
+mod config;
 mod control;
 mod demo;
 mod doctor;
@@ -44,7 +45,8 @@ fn main() -> ExitCode {
         Err(error) => return exit::usage(&error),
     };
     match cli.verb {
-        Verb::Run(args) => run::main(args),
+        Verb::Run(args) => run::main(&args),
+        Verb::Config(args) => config::main(&args),
         Verb::Status(args) => status::main(&args),
         Verb::Watch(args) => watch::main(&args),
         Verb::List(args) => list::main(&args),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
+use tenure::config::Mistakes;
 use tenure::store::{ErrorKind, LeaseRecord, LeaseStore, StoreError};
 use tenure::{ClockExt, ElectionName, FenceError, InvalidUrl, StoreUrl, SystemClock};
 
@@ -27,6 +28,8 @@ pub(crate) enum Verdict {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
+    #[error(transparent)]
+    Config(#[from] Mistakes),
     #[error(transparent)]
     Url(#[from] InvalidUrl),
     #[error("{message}")]
@@ -48,9 +51,11 @@ impl Failure {
         match self {
             // Whoever reads has enough: `tenure list | head -1`.
             Self::Output(error) if error.kind() == Io::BrokenPipe => ExitCode::SUCCESS,
-            Self::Url(_) | Self::Usage { .. } | Self::Output(_) | Self::Fence(FenceError::Invalid { .. }) => {
-                ExitCode::from(exit::USAGE)
-            }
+            Self::Config(_)
+            | Self::Url(_)
+            | Self::Usage { .. }
+            | Self::Output(_)
+            | Self::Fence(FenceError::Invalid { .. }) => ExitCode::from(exit::USAGE),
             Self::Store(error) if error.kind() == ErrorKind::Invalid => ExitCode::from(exit::USAGE),
             Self::Store(_) | Self::Fence(_) | Self::Unavailable(_) | Self::Begin(_) => {
                 ExitCode::from(exit::UNAVAILABLE)
@@ -159,7 +164,7 @@ impl Reader {
     }
 
     pub(crate) fn open_for(what: For, args: &ReadArgs) -> Result<Self, Failure> {
-        let url: StoreUrl = args.store.store.parse()?;
+        let url = args.store.url()?;
         if url == StoreUrl::Memory {
             return Err(Failure::Usage {
                 message: "store \"memory:\" lives inside one process, and this one has no elections".into(),

@@ -66,7 +66,7 @@ pub(crate) fn main(args: &RepairArgs) -> ExitCode {
 
 /// Returns the URL if it names a directory.
 fn directory(args: &RepairArgs) -> Result<StoreUrl, Failure> {
-    let url: StoreUrl = args.read.store.store.parse()?;
+    let url = args.read.store.url()?;
     if matches!(url, StoreUrl::File { .. }) {
         return Ok(url);
     }

@@ -23,9 +23,11 @@
 //! - [`Elector::run`] runs something while leading; [`Elector::start`] calls back.
 //! - [`Elections`] takes part in many elections, or leads once for one operation.
 //! - [`Fence`] protects what the leader writes to, with the term's [`FencingToken`].
-//! - [`open`] takes a store's URL.
+//! - [`open`] takes a store's URL; with the feature `config`, `config::load` reads it from a file.
 //! - [`store`] is the contract for stores; [`embedded`] are those that need no server.
 
+#[cfg(feature = "config")]
+pub mod config;
 mod open;
 
 pub use open::{InvalidUrl, OpenError, SCHEMES, StoreUrl, open};

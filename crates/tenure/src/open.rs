@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use tenure_core::ElectionName;
 use tenure_core::embedded::{FileStore, FileStoreBuilder, MemoryStore};
 #[cfg(feature = "redis")]
 use tenure_core::store::ErrorKind;
@@ -125,6 +126,27 @@ impl StoreUrl {
         }
     }
 
+    /// Returns the name under which an election's lease lies in the store, where other software may look for it.
+    #[must_use]
+    #[cfg_attr(not(feature = "redis"), allow(unused_variables))]
+    pub fn lease_name(&self, election: &ElectionName) -> Option<String> {
+        match self {
+            Self::File { .. } | Self::Memory => None,
+            #[cfg(feature = "redis")]
+            Self::Redis(config) => config.lease_name(election).ok(),
+        }
+    }
+
+    /// Writes the URL with all that a command needs to find the same leases, without secrets.
+    #[must_use]
+    pub fn without_secrets(&self) -> String {
+        match self {
+            Self::File { .. } | Self::Memory => self.to_string(),
+            #[cfg(feature = "redis")]
+            Self::Redis(config) => config.without_secrets(),
+        }
+    }
+
     /// Opens the store to look at it: whoever looks takes no part, and a directory is neither made nor changed.
     ///
     /// # Errors
@@ -218,15 +240,29 @@ fn file(rest: &str) -> Result<StoreUrl, String> {
     Ok(StoreUrl::File { path, allow_unknown_file_system, allow_shifted_clock })
 }
 
-/// Hides what stands before an `@`: it may be a password.
+/// Hides what stands before an `@`, and the value of a password's option.
 fn shown(url: &str) -> String {
-    let Some(end) = url.rfind('@') else { return url.to_owned() };
+    let Some(end) = url.rfind('@') else { return without_passwords(url) };
     // Also where the URL is mistyped: what stands between scheme and host is never shown.
     let scheme = match url.find("://") {
         Some(colon) => colon + 3,
         None => url.find(['/', ':']).map_or(0, |colon| colon + 1),
     };
-    if scheme > end { url.to_owned() } else { format!("{}…{}", &url[..scheme], &url[end..]) }
+    if scheme > end {
+        without_passwords(url)
+    } else {
+        without_passwords(&format!("{}…{}", &url[..scheme], &url[end..]))
+    }
+}
+
+fn without_passwords(url: &str) -> String {
+    let hidden = url.split('&').map(|part| match part.find("password=") {
+        Some(at) => &part[..at + "password=".len()],
+        None => part,
+    });
+    let ended =
+        hidden.map(|part| if part.ends_with("password=") { format!("{part}…") } else { part.to_owned() });
+    ended.collect::<Vec<_>>().join("&")
 }
 
 /// Writes the URL without secrets.
@@ -288,6 +324,10 @@ mod tests {
             ("redis://u:secret@h/x", "its number"),
             #[cfg(feature = "redis")]
             ("redis://u:secret#@h/x", "%23 for #"),
+            #[cfg(feature = "redis")]
+            ("redis+unix:///s?db=x&password=secret", "its number"),
+            #[cfg(feature = "redis")]
+            ("redis://h?sentinel_password=secret&prefix=a}b", "prefix=a}b"),
         ] {
             let error = url.parse::<StoreUrl>().unwrap_err().to_string();
             assert!(error.contains(wants) && !error.contains("secret"), "{url}: {error}");
@@ -318,6 +358,11 @@ mod tests {
         let url: StoreUrl = "redis://app:secret@localhost:1/2?prefix=shop".parse().unwrap();
         assert_eq!(url.to_string(), "redis://localhost:1/2");
         assert!(!format!("{url:?}").contains("secret"));
+        let billing = ElectionName::new("billing").unwrap();
+        assert_eq!(url.lease_name(&billing).as_deref(), Some("shop:leader:billing"));
+        let again: StoreUrl = url.without_secrets().parse().unwrap();
+        assert_eq!(again.lease_name(&billing), url.lease_name(&billing));
+        assert!(!url.without_secrets().contains("secret"));
         assert_eq!(url.open().unwrap().guarantees().store, "redis");
         let nodes: StoreUrl = "redlock://app:secret@a,b,c/2".parse().unwrap();
         assert_eq!(nodes.open().unwrap().guarantees().store, "redlock");

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tenure_core::ElectionName;
 use url::Url;
 
 use crate::keys::{DEFAULT_PREFIX, DEFAULT_TEMPLATE, Keys};
@@ -300,6 +301,24 @@ impl RedisConfig {
         several || self.min_replicas > 0
     }
 
+    /// Returns the key at which an election's lease lies.
+    ///
+    /// # Errors
+    /// If the configuration breaks a rule.
+    pub fn lease_name(&self, election: &ElectionName) -> Result<String, InvalidConfig> {
+        Ok(self.check()?.of(election).lease)
+    }
+
+    /// Writes the URL with what says where leases lie, without secrets.
+    #[must_use]
+    pub fn without_secrets(&self) -> String {
+        let default = Self::default();
+        let options = [("prefix", &self.prefix, &default.prefix), ("key", &self.key, &default.key)];
+        let options = options.into_iter().filter(|(_, value, default)| value != default);
+        let options: Vec<_> = options.map(|(name, value, _)| format!("{name}={}", encoded(value))).collect();
+        if options.is_empty() { self.to_string() } else { format!("{self}?{}", options.join("&")) }
+    }
+
     /// Checks what can be checked without a server.
     pub(crate) fn check(&self) -> Result<Keys, InvalidConfig> {
         let broken = |rule: &str| Err(InvalidConfig(rule.to_owned()));
@@ -392,6 +411,10 @@ fn decoded(text: &str) -> Result<String, InvalidConfig> {
     let bytes = percent_encoding::percent_decode_str(text);
     let decoded = bytes.decode_utf8().map_err(|_| InvalidConfig("has a URL part that is no text".into()))?;
     Ok(decoded.into_owned())
+}
+
+fn encoded(text: &str) -> String {
+    percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
 }
 
 fn number(what: &str, value: &str) -> Result<u32, InvalidConfig> {

@@ -92,6 +92,11 @@ impl Cast {
     }
 
     pub(super) fn stop(&mut self, seat: usize) -> Done {
+        let candidate = &self.candidates[seat];
+        // Until it speaks it may not be tied to us yet: stopped now, it would outlive us.
+        if candidate.is_there() && candidate.id.is_none() {
+            return Err(format!("{} has not begun yet.", candidate.letter));
+        }
         self.signal(seat, Signal::STOP)?;
         self.candidates[seat].is_stopped = true;
         Ok(Happened { seat, what: What::Stopped })

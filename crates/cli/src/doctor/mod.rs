@@ -3,7 +3,7 @@
 mod machine;
 mod probe;
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -12,10 +12,11 @@ use tenure::StoreUrl;
 use tenure::store::Guarantees;
 
 use crate::args::DoctorArgs;
+use crate::reading::{Failure, Output};
 use crate::show::colour::{self, Tone, paint};
 use crate::show::table::Table;
 use crate::show::{json, words};
-use crate::{duration, exit, reading, talk};
+use crate::{duration, reading};
 
 /// How something was found to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -81,45 +82,32 @@ struct Json<'a> {
 }
 
 pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
-    let url = match args.read.store.store.parse::<StoreUrl>() {
-        // By its path, which is worth showing; without one the store itself says why.
-        Ok(url) => url.clone().resolved().unwrap_or(url),
-        Err(error) => {
-            talk::error(&error);
-            return ExitCode::from(exit::USAGE);
-        }
-    };
-    if url == StoreUrl::Memory {
-        talk::say("error: store \"memory:\" lives inside one process: there is nothing to try out");
-        talk::hint("name the store that the candidates use, with --store or TENURE_STORE");
-        return ExitCode::from(exit::USAGE);
-    }
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            talk::error(&error);
-            return ExitCode::from(exit::UNAVAILABLE);
-        }
-    };
-    let mut report = Report::default();
-    runtime.block_on(probe::store(&url, args, &mut report));
-    // A store that hangs must not keep the command from ending.
-    runtime.shutdown_background();
-    machine::look(&url, &mut report);
-
-    let healthy = report.is_healthy();
-    match write(args, report) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            talk::error(&error);
-            ExitCode::from(exit::USAGE)
-        }
-        _ if healthy => ExitCode::SUCCESS,
-        _ => ExitCode::from(exit::NO),
-    }
+    reading::conclude(
+        || open(args),
+        async |url, output| {
+            let mut report = Report::default();
+            probe::store(url, args, &mut report).await;
+            machine::look(url, &mut report);
+            let verdict = if report.is_healthy() { reading::Verdict::Yes } else { reading::Verdict::No };
+            write(args, report, output)?;
+            Ok(verdict)
+        },
+    )
 }
 
-fn write(args: &DoctorArgs, report: Report) -> io::Result<()> {
-    let mut output = BufWriter::new(io::stdout().lock());
+fn open(args: &DoctorArgs) -> Result<StoreUrl, Failure> {
+    let url = args.read.store.url()?;
+    if url == StoreUrl::Memory {
+        return Err(Failure::Usage {
+            message: "store \"memory:\" lives inside one process: there is nothing to try out".into(),
+            hint: "name the store that the candidates use, with --store or TENURE_STORE",
+        });
+    }
+    // By its path, which is worth showing; without one the store itself says why.
+    Ok(url.clone().resolved().unwrap_or(url))
+}
+
+fn write(args: &DoctorArgs, report: Report, output: &mut Output) -> io::Result<()> {
     if args.read.json {
         let whole = |number: u128| u64::try_from(number).unwrap_or(u64::MAX);
         let answer = Json {
@@ -129,8 +117,7 @@ fn write(args: &DoctorArgs, report: Report) -> io::Result<()> {
             store: report.guarantees.map(json::store),
             findings: &report.findings,
         };
-        reading::write_json(&mut output, &answer)?;
-        return output.flush();
+        return reading::write_json(output, &answer);
     }
     let coloured = colour::wanted();
     let mut table = Table::plain();
@@ -146,7 +133,7 @@ fn write(args: &DoctorArgs, report: Report) -> io::Result<()> {
             table.row([String::new(), String::new(), format!("hint: {hint}")]);
         }
     }
-    table.write(&mut output)?;
+    table.write(output)?;
     if let Some(guarantees) = &report.guarantees {
         writeln!(output, "\nWhat can be counted on ({}: {}):", guarantees.store, guarantees.scope)?;
         for sentence in words::guarantees(guarantees) {
@@ -163,8 +150,7 @@ fn write(args: &DoctorArgs, report: Report) -> io::Result<()> {
             (0, doubtful) => format!("It works; {doubtful} to think about."),
             (bad, _) => format!("{bad} to mend."),
         }
-    )?;
-    output.flush()
+    )
 }
 
 /// Writes a round trip: these are shorter than what people otherwise wait for.

@@ -4,6 +4,7 @@
 //! three places: here (a stop, a resignation, a lost lease), in the guardian (a deadline that was not moved, a wrapper that is
 //! gone), or in the command itself.
 
+mod all;
 mod deadline_file;
 mod hooks;
 mod notify;
@@ -27,8 +28,11 @@ use plan::{Plan, Refusal};
 use voice::{Level, Mouth, Voice};
 use wrapper::{Script, Wrapper};
 
-pub(crate) fn main(args: RunArgs) -> ExitCode {
-    let plan = match Plan::from(&args) {
+pub(crate) fn main(args: &RunArgs) -> ExitCode {
+    if args.all {
+        return all::main(args);
+    }
+    let plan = match Plan::from(args) {
         Ok(plan) => plan,
         Err(refusal) => {
             refusal.lines().iter().for_each(|line| talk::say(line));
@@ -52,18 +56,19 @@ pub(crate) fn main(args: RunArgs) -> ExitCode {
     ExitCode::from(code)
 }
 
-fn run(args: RunArgs, plan: Plan, mouth: &Arc<Mouth>) -> Result<u8, Refusal> {
-    let level = match (args.quiet, args.verbose) {
+fn run(args: &RunArgs, mut plan: Plan, mouth: &Arc<Mouth>) -> Result<u8, Refusal> {
+    let level = match (args.quiet, plan.verbose) {
         (true, _) => Level::Error,
         (_, true) => Level::Verbose,
         _ => Level::Normal,
     };
-    let script = Script { on_lost: args.on_lost, on_leader_change: args.on_leader_change };
+    let script = Script { on_lost: plan.on_lost.take(), on_leader_change: plan.on_leader_change.take() };
     let voice = Voice {
         json: args.json,
         level,
         election: plan.election.to_string(),
         candidate: String::new(),
+        one_of_all: args.one_of_all,
         mouth: Arc::clone(mouth),
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

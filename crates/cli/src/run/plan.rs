@@ -8,11 +8,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::elector::{Profile, Timing};
+use tenure::config::{Config, Election};
+use tenure::elector::Timing;
 use tenure::store::LeaseStore;
 use tenure::{ElectionName, Settings, StoreUrl};
 
-use crate::args::{Isolate, RunArgs, SettingsArgs};
+use crate::args::{Isolate, RunArgs};
+use crate::config;
 use crate::exit;
 use crate::talk;
 
@@ -35,6 +37,11 @@ pub(super) struct Plan {
     pub(super) min_interval: Option<Duration>,
     pub(super) failover_on_crash: bool,
     pub(super) interactive: bool,
+    pub(super) on_lost: Option<String>,
+    pub(super) on_leader_change: Option<String>,
+    pub(super) verbose: bool,
+    /// What is no mistake but should be said.
+    pub(super) warnings: Vec<String>,
 }
 
 /// Why nothing is done, and the exit code.
@@ -55,7 +62,7 @@ impl Refusal {
         [format!("error: {}", self.text)].into_iter().chain(hint).collect()
     }
 
-    fn hint(self, hint: impl Into<String>) -> Self {
+    pub(super) fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }
 }
@@ -63,30 +70,49 @@ impl Refusal {
 impl Plan {
     pub(super) fn from(args: &RunArgs) -> Result<Self, Refusal> {
         let failure = |error: &dyn std::error::Error| Refusal::new(exit::FAILURE, talk::chain(error));
-        let election = ElectionName::new(&args.election).map_err(|error| failure(&error))?;
-        find(&args.command[0])?;
-        let url: StoreUrl = args.store.store.parse().map_err(|error| failure(&error))?;
+        let config = Config::load(&config::of_run(args)).map_err(|error| failure(&error))?;
+        let chosen = config.election().map_err(|error| failure(&error))?;
+        let command = command(args, chosen)?;
+        let url: StoreUrl = chosen.store().url().parse().map_err(|error| failure(&error))?;
         let url = url.resolved().map_err(|error| failure(&error))?;
-        let settings = settings(&args.settings)?;
+        let settings = chosen.settings();
         let (store, life) = open(&url)?;
         let timing = settings.resolve(&store.guarantees()).map_err(|error| failure(&error))?;
         Ok(Self {
-            election,
+            election: chosen.name().clone(),
             url,
-            url_given: args.store.store.clone(),
+            url_given: chosen.store().url().to_owned(),
             store,
             life,
             settings,
             timing,
-            command: with_hook(args),
-            isolate: args.isolate,
-            once: args.once,
-            wait: args.wait.or(args.try_once.then_some(Duration::ZERO)),
-            min_interval: args.min_interval,
-            failover_on_crash: args.failover_on_crash,
+            command: with_hook(chosen.on_elected(), command),
+            isolate: Isolate::named(chosen.isolate()),
+            once: chosen.once(),
+            wait: chosen.wait(),
+            min_interval: chosen.min_interval(),
+            failover_on_crash: chosen.failover_on_crash(),
             interactive: args.interactive,
+            on_lost: chosen.on_lost().map(str::to_owned),
+            on_leader_change: chosen.on_leader_change().map(str::to_owned),
+            verbose: chosen.verbose(),
+            warnings: config.warnings().iter().map(ToString::to_string).collect(),
         })
     }
+}
+
+/// Returns what was typed, else what the configuration says; what cannot be run is refused.
+pub(super) fn command(args: &RunArgs, chosen: &Election) -> Result<Vec<OsString>, Refusal> {
+    let configured = || chosen.command().unwrap_or_default().iter().map(OsString::from).collect();
+    let command: Vec<OsString> = if args.command.is_empty() { configured() } else { args.command.clone() };
+    let Some(program) = command.first() else {
+        let name = chosen.name().as_str();
+        return Err(Refusal::new(exit::FAILURE, format!("election {name:?} has no command")).hint(
+            "write it after --, as in: tenure run --election NAME -- COMMAND, or into the configuration",
+        ));
+    };
+    find(program)?;
+    Ok(command)
 }
 
 fn open(url: &StoreUrl) -> Result<(Arc<dyn LeaseStore>, Option<OwnedFd>), Refusal> {
@@ -101,60 +127,12 @@ fn open(url: &StoreUrl) -> Result<(Arc<dyn LeaseStore>, Option<OwnedFd>), Refusa
     }
 }
 
-fn settings(args: &SettingsArgs) -> Result<Settings, Refusal> {
-    let mut settings = match (args.profile.as_deref(), args.ttl) {
-        (Some(_), Some(_)) => {
-            return Err(Refusal::new(
-                exit::FAILURE,
-                "--profile and --ttl contradict each other: a profile sets the ttl and everything that follows from it",
-            )
-            .hint("give one of them"));
-        }
-        (Some(name), None) => Settings::profile(profile(name)?),
-        (None, Some(ttl)) => Settings::ttl(ttl),
-        (None, None) => Settings::default(),
-    };
-    if let Some(interval) = args.renew_interval {
-        settings = settings.renew_interval(interval);
-    }
-    if let Some(interval) = args.retry_interval {
-        settings = settings.retry_interval(interval);
-    }
-    if let Some(timeout) = args.drain_timeout {
-        settings = settings.drain_timeout(timeout);
-    }
-    if let Some(timeout) = args.call_timeout {
-        settings = settings.call_timeout(timeout);
-    }
-    if let Some(percent) = args.drift {
-        settings = settings.drift(percent / 100.0);
-    }
-    if let Some(latency) = args.latency {
-        settings = settings.latency(latency);
-    }
-    Ok(settings)
-}
-
-const PROFILES: &[(&str, Profile)] = &[
-    ("fast", Profile::Fast),
-    ("balanced", Profile::Balanced),
-    ("stable", Profile::Stable),
-    ("object-storage", Profile::ObjectStorage),
-];
-
-fn profile(name: &str) -> Result<Profile, Refusal> {
-    PROFILES.iter().find(|(known, _)| *known == name).map(|(_, profile)| *profile).ok_or_else(|| {
-        let known = PROFILES.iter().map(|(known, _)| *known).collect::<Vec<_>>().join(", ");
-        Refusal::new(exit::FAILURE, format!("there is no profile {name:?}: there are {known}"))
-    })
-}
-
 /// Puts the hook for the elected in front of the command: it is work of the term, and ends with it.
-fn with_hook(args: &RunArgs) -> Vec<OsString> {
-    let Some(hook) = &args.on_elected else { return args.command.clone() };
+fn with_hook(on_elected: Option<&str>, command: Vec<OsString>) -> Vec<OsString> {
+    let Some(hook) = on_elected else { return command };
     let script = r#"sh -c "$1" || exit; shift; exec "$@""#;
     let before = ["sh", "-c", script, "tenure", hook];
-    before.iter().map(OsString::from).chain(args.command.iter().cloned()).collect()
+    before.iter().map(OsString::from).chain(command).collect()
 }
 
 /// Finds the command as the kernel will: reported now, not after being elected.

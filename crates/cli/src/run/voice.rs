@@ -24,6 +24,8 @@ pub(super) struct Voice {
     pub(super) level: Level,
     pub(super) election: String,
     pub(super) candidate: String,
+    /// Others speak beside this one: each line names its election.
+    pub(super) one_of_all: bool,
     pub(super) mouth: Arc<Mouth>,
 }
 
@@ -41,6 +43,9 @@ impl Voice {
     }
 
     fn line(&self, event: &str, text: &str, details: Value) -> String {
+        if !self.json && self.one_of_all {
+            return format!("tenure: {}: {text}", self.election);
+        }
         if !self.json {
             return format!("tenure: {text}");
         }

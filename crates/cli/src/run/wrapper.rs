@@ -20,7 +20,7 @@ use super::notify::Notify;
 use super::pace;
 use super::plan::{Plan, Refusal};
 use super::record::Ended;
-use super::signals::{Signals, Wish};
+use super::signals::{Signals, TERM, Wish};
 use super::term::{self, Term};
 use super::voice::{Level, Voice};
 use crate::args::Isolate;
@@ -108,7 +108,8 @@ impl Wrapper {
         let elections = Elections::builder(plan.store.clone()).settings(plan.settings.clone()).build();
         let candidate = elections.candidate().clone();
         voice.candidate = candidate.to_string();
-        let signals = Signals::listen().map_err(|error| failure("cannot listen to signals", &error))?;
+        let signals =
+            Signals::listen(voice.one_of_all).map_err(|error| failure("cannot listen to signals", &error))?;
         let deadline_file = DeadlineFile::create(&candidate)
             .map_err(|error| failure("cannot make the file with the deadline", &error))?;
         let guardian_options = Options {
@@ -273,6 +274,9 @@ impl Wrapper {
     fn obey(&mut self, wish: Wish, standing: &mut Standing) {
         match wish {
             Wish::Forward(signal) => self.guardian.forward(signal),
+            // Whoever runs several may have passed on a signal that everybody got: it says nothing new.
+            Wish::End if standing.is_exiting() => {}
+            Wish::End => self.obey(Wish::Stop(TERM), standing),
             Wish::Stop(_) if standing.is_exiting() => {
                 self.voice.normal("killing", "stopping at once");
                 self.guardian.kill();
@@ -364,7 +368,7 @@ impl Wrapper {
             ("TENURE_TOKEN", leadership.token().to_string()),
             ("TENURE_PREVIOUS_TOKEN", previous.unwrap_or_default()),
             ("TENURE_ATTEMPTS", leadership.attempts().to_string()),
-            ("TENURE_STORE", self.plan.url.to_string()),
+            ("TENURE_STORE", self.plan.url.without_secrets()),
             ("TENURE_DEADLINE_FILE", self.deadline_file.path().display().to_string()),
         ]
         .map(|(name, value)| (name.to_owned(), value))
@@ -609,8 +613,13 @@ impl Wrapper {
     }
 
     fn say_start(&self) {
+        for warning in &self.plan.warnings {
+            self.voice.normal("warning", &format!("warning: {warning}"));
+        }
+        let lease = self.plan.url.lease_name(&self.plan.election);
+        let at = lease.as_ref().map(|name| format!(", lease at {name}")).unwrap_or_default();
         let text = format!(
-            "election {:?} on {} ({}); candidate {}; isolation: {}",
+            "election {:?} on {} ({}{at}); candidate {}; isolation: {}",
             self.plan.election.as_str(),
             self.plan.url,
             self.plan.url.reach(),
@@ -620,6 +629,7 @@ impl Wrapper {
         let details = json!({
             "store": self.plan.url.to_string(),
             "scope": self.plan.store.guarantees().scope,
+            "lease": lease,
             "isolation": self.guardian.isolation(),
         });
         self.voice.say(Level::Normal, "started", &text, details);
@@ -752,7 +762,7 @@ impl Wrapper {
         let all = [
             ("TENURE_ELECTION", self.plan.election.to_string()),
             ("TENURE_CANDIDATE", self.elections.candidate().to_string()),
-            ("TENURE_STORE", self.plan.url.to_string()),
+            ("TENURE_STORE", self.plan.url.without_secrets()),
         ];
         all.iter().chain(more).map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
     }
@@ -838,6 +848,6 @@ fn terminal(interactive: bool) -> Result<Option<OwnedFd>, Refusal> {
 }
 
 /// Stops this process until somebody continues it.
-fn suspend() {
+pub(super) fn suspend() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }

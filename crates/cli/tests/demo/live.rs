@@ -94,7 +94,9 @@ fn signals_end_it_in_order() {
 fn no_candidate_survives_a_demonstration_that_is_killed() {
     let mut session = Session::start(&[]);
     session.leader_of(1);
-    session.type_in("2s");
+    session.type_in("2");
+    session.shows_line("> B  ", "stands by");
+    session.type_in("s");
     session.shows_line("> B  ", "stopped");
     session.signal(Signal::KILL);
     session.stage.becomes_quiet();

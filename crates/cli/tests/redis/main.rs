@@ -6,6 +6,7 @@ mod control;
 mod doctor;
 mod foreign;
 mod leads;
+mod other;
 mod place;
 mod refuses;
 mod young;

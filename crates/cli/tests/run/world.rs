@@ -114,7 +114,9 @@ impl World {
 
 pub(crate) fn tenure() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
-    for name in ["TENURE_STORE", "TENURE_DIR", "NOTIFY_SOCKET", "XDG_RUNTIME_DIR"] {
+    for name in
+        ["TENURE_STORE", "TENURE_CONFIG", "TENURE_ELECTION", "TENURE_DIR", "NOTIFY_SOCKET", "XDG_RUNTIME_DIR"]
+    {
         command.env_remove(name);
     }
     command

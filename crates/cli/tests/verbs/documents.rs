@@ -78,7 +78,8 @@ fn examples(stage: &Stage, verb: &str) -> Vec<String> {
 #[tokio::test]
 async fn the_examples_in_the_help_do_what_they_say() {
     let stage = prepared().await;
-    for verb in ["", "status", "watch", "list", "leader", "history", "doctor", "completions", "man"] {
+    for verb in ["", "status", "watch", "list", "leader", "history", "doctor", "completions", "man", "config"]
+    {
         for example in examples(&stage, verb) {
             let first = example.split_whitespace().nth(1).unwrap();
             if !ELSEWHERE.contains(&first) {

@@ -7,10 +7,10 @@ use tenure::store::{Action, Answer, Answered, Next};
 
 use crate::stage::{LONG, Running, Stage, candidate};
 
-type Keys = BTreeSet<String>;
+pub(crate) type Keys = BTreeSet<String>;
 
 /// Reads the keys of each table of the page.
-fn documented() -> BTreeMap<String, Keys> {
+pub(crate) fn documented() -> BTreeMap<String, Keys> {
     let page = include_str!("../../../../docs/json.md");
     let mut tables = BTreeMap::new();
     let mut object = String::new();
@@ -26,7 +26,7 @@ fn documented() -> BTreeMap<String, Keys> {
     tables
 }
 
-fn keys(value: &Value) -> Keys {
+pub(crate) fn keys(value: &Value) -> Keys {
     value.as_object().unwrap_or_else(|| panic!("no object: {value}")).keys().cloned().collect()
 }
 
@@ -154,6 +154,7 @@ fn the_page_is_read_as_it_is_meant() {
     let documented = documented();
     let objects: Vec<_> = documented.keys().map(String::as_str).collect();
     let expected = [
+        "A configured election",
         "A finding",
         "A leader",
         "A pause",
@@ -165,6 +166,7 @@ fn the_page_is_read_as_it_is_meant() {
         "An election",
         "An event",
         "An event of the demonstration",
+        "An origin",
         "An outcome",
     ];
     assert_eq!(objects, expected);

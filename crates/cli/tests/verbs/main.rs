@@ -6,6 +6,7 @@
 mod bad_input;
 mod candidates;
 mod company;
+mod config;
 mod doctor;
 mod documents;
 mod handoff;

@@ -1,0 +1,4 @@
+store = "redis://localhost:6379"
+election "billing" {
+  ttl = "10s
+}

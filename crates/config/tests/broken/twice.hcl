@@ -1,0 +1,6 @@
+election "billing" {
+  ttl = "10s"
+}
+election "billing" {
+  ttl = "20s"
+}
