@@ -18,7 +18,7 @@ struct Candidates<'a> {
 }
 
 pub(crate) fn main(args: &CandidatesArgs) -> ExitCode {
-    control::act(For::Reading, &args.read, async |control, output| {
+    control::act(For::Reading, &args.read, &args.election, async |control, output| {
         let election = &args.election;
         let operator = control.operator()?;
         let candidates = control.call("candidates", || operator.candidates(election)).await?;

@@ -3,8 +3,8 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use tenure::StoreUrl;
 use tenure::config::{self, Config, Mistakes, Sources};
+use tenure::{ElectionName, StoreUrl};
 
 use crate::args::{ConfigArgs, ConfigWhat, RunArgs, SettingsArgs, StoreArgs};
 use crate::reading::Failure;
@@ -55,11 +55,13 @@ fn say_warnings(config: &Config) {
 }
 
 impl StoreArgs {
-    /// Returns where leases live: by the flag, the environment, the configuration or by default.
-    pub(crate) fn url(&self) -> Result<StoreUrl, Failure> {
+    /// Returns where the leases of these elections live, or of all if none is named: by the flag, the environment, the
+    /// configuration or by default.
+    pub(crate) fn url(&self, elections: &[ElectionName]) -> Result<StoreUrl, Failure> {
         let config = Config::load(&of_store(self))?;
         say_warnings(&config);
-        Ok(config.store()?.url().parse()?)
+        let names: Vec<_> = elections.iter().map(ElectionName::as_str).collect();
+        Ok(config.store_of(&names)?.url().parse()?)
     }
 }
 

@@ -12,7 +12,7 @@ use crate::duration;
 use crate::reading::{Failure, For};
 
 pub(crate) fn main(args: &HandoffArgs) -> ExitCode {
-    control::act(For::Changing, &args.read, async |control, output| {
+    control::act(For::Changing, &args.read, &args.election, async |control, output| {
         let json = args.read.json;
         let Some(before) = control.reader.read(&args.election).await? else {
             return Outcome::write_unknown(&control.reader, &args.election, json, output);
@@ -48,8 +48,16 @@ async fn whom(
         // Said by whoever asks.
         return Ok(Ok(Action::Resign));
     }
-    let operator = control.operator()?;
     let election = &args.election;
+    if let Some(pause) = &before.pause {
+        let time = duration::brief(pause.ends_in);
+        let name = outcome::quoted(election);
+        return Ok(Err(Because::new(format!("the election is paused for {time}: nobody could take over"))
+            .hint(format!(
+                "`tenure resume {name}` first; `tenure resign {name}` ends the term all the same"
+            ))));
+    }
+    let operator = control.operator()?;
     let standing_by = control.call("candidates", || operator.candidates(election)).await?;
     Ok(match (&args.to, standing_by) {
         (Some(to), standing_by) => {

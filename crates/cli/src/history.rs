@@ -1,6 +1,7 @@
 //! `tenure history`: the last terms of an election.
 
 use std::process::ExitCode;
+use std::slice::from_ref;
 
 use serde::Serialize;
 use tenure::ElectionName;
@@ -18,7 +19,7 @@ struct History<'a> {
 }
 
 pub(crate) fn main(args: &HistoryArgs) -> ExitCode {
-    reading::answer(&args.read, async |reader, output| {
+    reading::answer(&args.read, from_ref(&args.election), async |reader, output| {
         let election = &args.election;
         let record = reader.read(election).await?;
         let terms = record.as_ref().map(json::terms).unwrap_or_default();

@@ -20,7 +20,7 @@ struct Answer<'a> {
 }
 
 pub(crate) fn main(args: &LeaderArgs) -> ExitCode {
-    reading::answer(&args.read, async |reader, output| {
+    reading::answer(&args.read, args.election.as_slice(), async |reader, output| {
         let me = args.is_me.then(Me::from_environment).transpose()?;
         let election = which(args, me.as_ref())?;
         let record = reader.read(election).await?;

@@ -15,7 +15,7 @@ struct List {
 }
 
 pub(crate) fn main(args: &ListArgs) -> ExitCode {
-    reading::answer(&args.read, async |reader, output| {
+    reading::answer(&args.read, &[], async |reader, output| {
         let elections = reader.list(&args.prefix).await?;
         if elections.is_empty() && args.prefix.is_empty() {
             reader.say_nothing("no elections");

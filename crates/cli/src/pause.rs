@@ -24,7 +24,7 @@ struct Paused<'a> {
 }
 
 pub(crate) fn main(args: &PauseArgs) -> ExitCode {
-    control::act(For::Making, &args.read, async |control, output| {
+    control::act(For::Making, &args.read, &args.election, async |control, output| {
         let election = &args.election;
         pause(control, args).await?;
         // The pause first: nobody new is elected while the leader resigns.

@@ -92,9 +92,10 @@ pub(crate) type Output = BufWriter<StdoutLock<'static>>;
 /// Answers one question with a store that is opened to read, and tells with which code to exit.
 pub(crate) fn answer(
     args: &ReadArgs,
+    elections: &[ElectionName],
     question: impl AsyncFnOnce(&Reader, &mut Output) -> Result<Verdict, Failure>,
 ) -> ExitCode {
-    conclude(|| Reader::open(args), question)
+    conclude(|| Reader::open(For::Reading, args, elections), question)
 }
 
 /// Answers one question with whatever was opened for it, and tells with which code to exit.
@@ -159,12 +160,9 @@ pub(crate) enum For {
 const TOGETHER: usize = 16;
 
 impl Reader {
-    fn open(args: &ReadArgs) -> Result<Self, Failure> {
-        Self::open_for(For::Reading, args)
-    }
-
-    pub(crate) fn open_for(what: For, args: &ReadArgs) -> Result<Self, Failure> {
-        let url = args.store.url()?;
+    /// Opens the store of these elections, or of all if none is named.
+    pub(crate) fn open(what: For, args: &ReadArgs, elections: &[ElectionName]) -> Result<Self, Failure> {
+        let url = args.store.url(elections)?;
         if url == StoreUrl::Memory {
             return Err(Failure::Usage {
                 message: "store \"memory:\" lives inside one process, and this one has no elections".into(),

@@ -116,6 +116,8 @@ Settings that break it are refused, with both numbers.
 - **stable** rides out a store that is away for twenty seconds, such as a failover of its servers.
 - **object-storage** is for stores that are paid by the request.
 
+A store with a server has a limit of its own for one call (`call_timeout=2s` in the URL of a Redis): the shorter one counts.
+
 `tenure doctor` measures the way to the store and says which ttl will do.
 ",
     );

@@ -20,7 +20,7 @@ use crate::{duration, talk};
 const AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) fn main(args: &ReleaseArgs) -> ExitCode {
-    control::act(For::Changing, &args.read, async |control, output| {
+    control::act(For::Changing, &args.read, &args.election, async |control, output| {
         let Some(before) = control.reader.read(&args.election).await? else {
             return Outcome::write_unknown(&control.reader, &args.election, args.read.json, output);
         };
@@ -116,16 +116,24 @@ async fn free_now(
         return Outcome::leads_on(before).write_not(because, args.read.json, output);
     }
     let began = control.reader.clock.now();
-    let taken = taking::take(control, &args.election, FencingToken::ZERO, Some(holder.bid)).await?;
-    let token = match taken {
-        Taken::Free(token) => token,
-        Taken::Refused(record) => {
-            return Outcome::leads_on(&record).write_not(why_not(before, &record), args.read.json, output);
-        }
-    };
+    let taken = taking::take(control, &args.election, FencingToken::ZERO, Some(holder.bid)).await;
     let took = control.reader.clock.now().time_since(began);
     // It may have renewed right before it was superseded.
     let may_act_until = control.reader.clock.wall() + holder.ttl;
+    let token = match taken {
+        Ok(Taken::Free(token)) => token,
+        Ok(Taken::Refused(record)) => {
+            return Outcome::leads_on(&record).write_not(why_not(before, &record), args.read.json, output);
+        }
+        Err(failure) => {
+            talk::say(&format!(
+                "the store gave no clear answer, and it may have happened: then {former} may act until {} at the latest",
+                time::seconds(may_act_until)
+            ));
+            talk::hint("`tenure status` shows what became of it");
+            return Err(failure);
+        }
+    };
     talk::say(&format!(
         "{former} may act until {} at the latest, if it does not hear of this before: only a fence protects what it \
          writes to",

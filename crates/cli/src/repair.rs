@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::process::ExitCode;
+use std::slice::from_ref;
 
 use serde::Serialize;
 use tenure::embedded::Repaired;
@@ -20,7 +21,7 @@ struct Told<'a> {
 }
 
 pub(crate) fn main(args: &RepairArgs) -> ExitCode {
-    let open = || Ok((Reader::open_for(For::Reading, &args.read)?, directory(args)?));
+    let open = || Ok((Reader::open(For::Reading, &args.read, from_ref(&args.election))?, directory(args)?));
     reading::conclude(open, async |(reader, url), output| {
         let election = &args.election;
         let mut told = Told { election, repaired: false, token: None };
@@ -66,7 +67,7 @@ pub(crate) fn main(args: &RepairArgs) -> ExitCode {
 
 /// Returns the URL if it names a directory.
 fn directory(args: &RepairArgs) -> Result<StoreUrl, Failure> {
-    let url = args.read.store.url()?;
+    let url = args.read.store.url(from_ref(&args.election))?;
     if matches!(url, StoreUrl::File { .. }) {
         return Ok(url);
     }

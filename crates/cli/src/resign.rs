@@ -11,7 +11,7 @@ use crate::reading::For;
 use crate::{control, duration};
 
 pub(crate) fn main(args: &ResignArgs) -> ExitCode {
-    control::act(For::Changing, &args.read, async |control, output| {
+    control::act(For::Changing, &args.read, &args.election, async |control, output| {
         let json = args.read.json;
         let Some(before) = control.reader.read(&args.election).await? else {
             return Outcome::write_unknown(&control.reader, &args.election, json, output);

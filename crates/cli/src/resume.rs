@@ -22,7 +22,7 @@ struct Resumed<'a> {
 }
 
 pub(crate) fn main(args: &ResumeArgs) -> ExitCode {
-    control::act(For::Changing, &args.read, async |control, output| {
+    control::act(For::Changing, &args.read, &args.election, async |control, output| {
         let election = &args.election;
         let before = control.reader.read(election).await?;
         let Some(record) = &before else {

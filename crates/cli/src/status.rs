@@ -24,7 +24,7 @@ struct Status<'a> {
 type Seen = (ElectionName, Result<LeaseRecord, StoreError>);
 
 pub(crate) fn main(args: &StatusArgs) -> ExitCode {
-    reading::answer(&args.read, async |reader, output| {
+    reading::answer(&args.read, args.election.as_slice(), async |reader, output| {
         let seen = match &args.election {
             Some(election) => see_one(reader, election).await?,
             None => see_all(reader).await?,

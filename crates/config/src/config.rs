@@ -100,25 +100,30 @@ impl Config {
         self.elections.iter().find(|election| election.name.as_str() == name)
     }
 
-    /// Returns the store of this configuration: the one for all elections, else the one that they share.
+    /// Returns the store of these elections; of all, if none is named.
     ///
     /// # Errors
     /// If they have different ones.
-    pub fn store(&self) -> Result<Store<'_>, Mistakes> {
-        let for_all = self.defaults.layer.get("store").is_some();
-        match self.elections.as_slice() {
-            [first, rest @ ..] if !for_all => {
-                match rest.iter().find(|other| other.store() != first.store()) {
-                    None => Ok(first.store()),
-                    Some(other) => {
-                        let (a, b) = (first.name.as_str(), other.name.as_str());
-                        let message = format!("the elections {a:?} and {b:?} have different stores");
-                        let hint = "name the one that is meant with --store, or write one at the top of the configuration";
-                        Err(Mistakes::new(vec![Mistake::new(Place::Nowhere, message).hint(hint)]))
-                    }
-                }
+    pub fn store_of(&self, names: &[&str]) -> Result<Store<'_>, Mistakes> {
+        let shown = |name: &str| format!("the election {name:?}");
+        let mut stores: Vec<(String, Store<'_>)> = if names.is_empty() {
+            let each = self.elections.iter().map(|one| (shown(one.name.as_str()), one.store()));
+            // There may be elections of which nothing is said, if something is said for all.
+            let for_all = self.elections.is_empty() || self.defaults.layer.get("store").is_some();
+            let others = for_all.then(|| ("what holds for all others".to_owned(), self.defaults.store()));
+            each.chain(others).collect()
+        } else {
+            let of = |name: &str| self.named(name).map_or_else(|| self.defaults.store(), |one| one.store());
+            names.iter().map(|name| (shown(name), of(name))).collect()
+        };
+        let (first, store) = stores.remove(0);
+        match stores.into_iter().find(|(_, other)| *other != store) {
+            None => Ok(store),
+            Some((other, _)) => {
+                let message = format!("{first} and {other} have different stores");
+                let hint = "name one election, or the store that is meant with --store";
+                Err(Mistakes::new(vec![Mistake::new(Place::Nowhere, message).hint(hint)]))
             }
-            _ => Ok(self.defaults.store()),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::mistake::{Mistake, Place, Text};
@@ -28,7 +29,7 @@ pub(crate) fn find(sources: &Sources) -> Result<Option<Found>, Mistake> {
         Some(path) => Some(path),
         None => only(known_in(&sources.system))?,
     };
-    path.map(|path| open(&path, "")).transpose()
+    path.map(|path| open(&trusted(path)?, "")).transpose()
 }
 
 fn known_in(directory: &Path) -> Vec<PathBuf> {
@@ -51,6 +52,23 @@ fn only(mut found: Vec<PathBuf>) -> Result<Option<PathBuf>, Mistake> {
         .hint("keep one of them, or name one with --config or TENURE_CONFIG"))
 }
 
+/// A file that nobody named is obeyed only if nobody else can have written it: it names commands, and stores.
+fn trusted(path: PathBuf) -> Result<PathBuf, Mistake> {
+    let me = rustix::process::geteuid().as_raw();
+    // One that cannot be looked at cannot be read either, which is said then.
+    let Ok(file) = fs::metadata(&path) else { return Ok(path) };
+    let problem = if file.uid() != me && file.uid() != 0 {
+        format!("it belongs to user {}, and this process runs as user {me}", file.uid())
+    } else if file.mode() & 0o002 != 0 {
+        format!("everybody may write it (mode {:03o})", file.mode() & 0o777)
+    } else {
+        return Ok(path);
+    };
+    let place = Place::File { path, excerpt: None };
+    Err(Mistake::new(place, format!("this file was found, not named, and {problem}"))
+        .hint("name it with --config or TENURE_CONFIG if it is meant"))
+}
+
 pub(crate) fn open(path: &Path, named_by: &str) -> Result<Found, Mistake> {
     let place = || Place::File { path: path.to_owned(), excerpt: None };
     let by = if named_by.is_empty() { String::new() } else { format!(" (named by {named_by})") };
@@ -70,6 +88,9 @@ pub(crate) fn open(path: &Path, named_by: &str) -> Result<Found, Mistake> {
     let metadata = fs::metadata(path).map_err(cannot)?;
     if metadata.is_dir() {
         return Err(wrong("this is a directory: name a file".to_owned()));
+    }
+    if !metadata.is_file() {
+        return Err(wrong("this is no file that can be read to its end: name a plain one".to_owned()));
     }
     if metadata.len() > LARGEST {
         return Err(wrong("this file is larger than 1 MiB: it is no configuration".to_owned()));

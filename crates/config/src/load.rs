@@ -55,8 +55,11 @@ impl Desk<'_> {
                 (named, layer)
             })
             .collect();
-        let needs_store =
-            top.get("store").is_none() || own.iter().any(|(_, layer)| layer.get("store").is_none());
+        // What holds for all others is asked for only if there may be others.
+        let others = own.is_empty()
+            || wanted.as_ref().is_some_and(|name| own.iter().all(|(one, _)| one.name != *name));
+        let needs_store = (others && top.get("store").is_none())
+            || own.iter().any(|(_, layer)| layer.get("store").is_none());
         if !needs_store {
             if let Some(unused) = other.take() {
                 self.say_unused(&unused, &top);

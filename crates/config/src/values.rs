@@ -161,7 +161,7 @@ pub(crate) fn shown(said: &Said) -> String {
         Said::Percent(percent) => format!("{percent}%"),
         Said::Switch(switch) => switch.to_string(),
         Said::Words(words) => {
-            words.iter().map(|word| shell_word(&secret::masked(word))).collect::<Vec<_>>().join(" ")
+            secret::masked_words(words).map(|word| shell_word(&word)).collect::<Vec<_>>().join(" ")
         }
     }
 }

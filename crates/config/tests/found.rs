@@ -97,3 +97,35 @@ fn a_variable_that_is_nearly_ours_is_warned_of() {
     let warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
     assert_eq!(warnings, ["TENURE_TLL: this variable is not used\nhint: did you mean TENURE_TTL?"]);
 }
+
+#[test]
+fn a_file_that_somebody_else_can_have_written_is_obeyed_only_if_it_is_named() {
+    use std::os::unix::fs::{PermissionsExt, chown};
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "tenure.toml", "ttl = \"20s\"\n");
+    let path = folder.path().join("tenure.toml");
+    let sources = support::sources(folder.path());
+    assert!(Config::load(&sources).is_ok());
+
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let said = Config::load(&sources).unwrap_err().to_string();
+    assert!(said.contains("everybody may write it") && said.contains("--config"), "{said}");
+    assert!(Config::load(&sources.clone().file(&path)).is_ok());
+
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    // Only root can give a file away.
+    if chown(&path, Some(65_534), None).is_ok() {
+        let said = Config::load(&sources).unwrap_err().to_string();
+        assert!(said.contains("belongs to user 65534") && said.contains("--config"), "{said}");
+        assert!(Config::load(&sources.file(&path)).is_ok());
+    }
+}
+
+#[test]
+fn what_is_no_plain_file_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.toml");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let said = Config::load(&support::sources(folder.path()).file(&pipe)).unwrap_err().to_string();
+    assert!(said.contains("name a plain one"), "{said}");
+}

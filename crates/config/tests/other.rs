@@ -33,7 +33,10 @@ fn key(prefix: &str) -> String {
 fn mutex_variables_fall_back_to_the_shared_ones_and_to_the_package() {
     let folder = tempfile::tempdir().unwrap();
     let sources = support::sources(folder.path()).election("billing");
+    // Any software may have set this one: it alone means nothing.
     let shared = sources.clone().variable("REDIS_HOST", "shared");
+    assert_eq!(of(&load(&shared)).0, "file:");
+    let shared = shared.variable("MUTEX_REDIS_PREFIX", "");
     let (url, all) = of(&load(&shared));
     assert_eq!(url, format!("redis://shared:6379/0?{}", key("app:leader:")));
     assert_eq!(all, times(["30s", "10s", "5s"]));

@@ -131,11 +131,25 @@ fn an_election_says_what_differs_from_the_top() {
     assert_eq!((ttl("a"), ttl("b")), ("12s".into(), "24s".into()));
     let store = |name: &str| config.named(name).unwrap().store().url().to_owned();
     assert_eq!((store("a"), store("b")), ("file:".into(), "memory:".into()));
-    let said = config.store().unwrap_err().to_string();
+    let of = |names: &[&str]| config.store_of(names).map(|store| store.url().to_owned());
+    assert_eq!((of(&["a"]).unwrap(), of(&["b"]).unwrap()), ("file:".into(), "memory:".into()));
+    assert_eq!(of(&["of which nothing is said"]).unwrap(), "file:");
+    assert!(of(&["a", "b"]).is_err());
+    let said = of(&[]).unwrap_err().to_string();
     assert!(said.contains("different stores") && said.contains("--store"), "{said}");
     std::fs::write(folder.path().join("one.toml"), "[elections.a]\nstore = \"redis://h\"\n").unwrap();
     let one = load(&support::sources(folder.path()).file(folder.path().join("one.toml")));
-    assert_eq!(one.store().unwrap().url(), "redis://h");
+    assert_eq!(one.store_of(&[]).unwrap().url(), "redis://h");
+    let top = "store = \"redis://a\"\n[elections.b]\nstore = \"redis://b\"\n";
+    std::fs::write(folder.path().join("top.toml"), top).unwrap();
+    let top = load(&support::sources(folder.path()).file(folder.path().join("top.toml")));
+    assert_eq!(top.store_of(&["b"]).unwrap().url(), "redis://b");
+    assert_eq!(top.store_of(&["c"]).unwrap().url(), "redis://a");
+    assert!(top.store_of(&[]).is_err(), "b lies elsewhere");
+    // Other software's settings are none of ours where every election has a store.
+    let own = support::sources(folder.path()).file(folder.path().join("one.toml"));
+    let beside = load(&own.variable("MUTEX_REDIS_HOST", "other"));
+    assert_eq!(beside.store_of(&[]).unwrap().url(), "redis://h");
     let said = config.election().unwrap_err().to_string();
     assert!(said.contains("a, b") && said.contains("--all"), "{said}");
     assert_eq!(load(&sources.clone().election("b")).election().unwrap().name().as_str(), "b");

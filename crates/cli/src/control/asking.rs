@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::store::{Action, Answer, ControlRequest, Holder, LeaseRecord, Requested, TermEnd};
+use tenure::store::{Action, Answer, ControlRequest, Holder, LeaseRecord, RecordState, Requested, TermEnd};
 use tenure::{Clock, ElectionName, FencingToken, Moment, RequestId};
 
 use super::Control;
@@ -131,7 +131,9 @@ impl Asked {
         deadline: Moment,
     ) -> Result<(), Failure> {
         let now = control.reader.clock.now();
-        let kept = self.after.as_ref().and_then(|record| record.opens_in).unwrap_or_default();
+        let after = self.after.as_ref();
+        let reserved = after.filter(|record| matches!(record.state, RecordState::Reserved { .. }));
+        let kept = reserved.and_then(|record| record.opens_in).unwrap_or_default();
         let until = match then {
             Then::Nobody => return Ok(()),
             Then::Glimpse => now.plus(GLIMPSE),

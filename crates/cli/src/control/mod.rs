@@ -9,9 +9,10 @@ pub(crate) mod who;
 
 use std::future::Future;
 use std::process::ExitCode;
+use std::slice::from_ref;
 
 use tenure::store::{Operator, StoreError};
-use tenure::{Attempt, Random};
+use tenure::{Attempt, ElectionName, Random};
 
 use crate::args::ReadArgs;
 use crate::reading::{self, Failure, For, Output, Reader, Verdict};
@@ -31,14 +32,19 @@ pub(crate) struct Control {
 pub(crate) fn act(
     what: For,
     args: &ReadArgs,
+    election: &ElectionName,
     deed: impl AsyncFnOnce(&Control, &mut Output) -> Result<Verdict, Failure>,
 ) -> ExitCode {
-    reading::conclude(|| Control::open(what, args), deed)
+    reading::conclude(|| Control::open(what, args, election), deed)
 }
 
 impl Control {
-    fn open(what: For, args: &ReadArgs) -> Result<Self, Failure> {
-        Ok(Self { reader: Reader::open_for(what, args)?, random: Random::from_os(), by: operator() })
+    fn open(what: For, args: &ReadArgs, election: &ElectionName) -> Result<Self, Failure> {
+        Ok(Self {
+            reader: Reader::open(what, args, from_ref(election))?,
+            random: Random::from_os(),
+            by: operator(),
+        })
     }
 
     pub(crate) fn attempt(&self) -> Attempt {

@@ -96,7 +96,7 @@ pub(crate) fn main(args: &DoctorArgs) -> ExitCode {
 }
 
 fn open(args: &DoctorArgs) -> Result<StoreUrl, Failure> {
-    let url = args.read.store.url()?;
+    let url = args.read.store.url(&[])?;
     if url == StoreUrl::Memory {
         return Err(Failure::Usage {
             message: "store \"memory:\" lives inside one process: there is nothing to try out".into(),

@@ -83,7 +83,8 @@ fn run(args: &RunArgs, names: &[String]) -> Result<u8, Refusal> {
 /// Returns this very command for one election.
 fn command(name: &str) -> Command {
     let own = std::env::args_os().skip(1).filter(|word| word != "--all");
-    let more = ["--one-of-all", "--election", name].map(OsString::from);
+    // In one word: a name may begin like a flag.
+    let more = ["--one-of-all".to_owned(), format!("--election={name}")].map(OsString::from);
     let mut command = Command::new("/proc/self/exe");
     // A group of its own: what a terminal sends reaches it through this process, once.
     command.args(own).args(more).stdin(Stdio::piped()).process_group(0);

@@ -25,7 +25,7 @@ struct Told<'a> {
 }
 
 pub(crate) fn main(args: &FloorArgs) -> ExitCode {
-    control::act(For::Making, &args.read, async |control, output| {
+    control::act(For::Making, &args.read, &args.election, async |control, output| {
         let (election, floor) = (&args.election, FencingToken(args.floor));
         let record = control.reader.read(election).await?;
         let last = record.map_or(FencingToken::ZERO, |record| record.token);

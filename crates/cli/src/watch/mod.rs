@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const AFTER: Duration = Duration::from_millis(1);
 
 pub(crate) fn main(args: &WatchArgs) -> ExitCode {
-    reading::answer(&args.read, async |reader, output| {
+    reading::answer(&args.read, &args.elections, async |reader, output| {
         let mut watching = Watching::begin(reader, args).await?;
         watching.first_lines(output).await?;
         loop {

@@ -30,6 +30,18 @@ fn without_a_name_anybody_but_the_leader_takes_over() {
     assert!(said.expect(0).ends_with("; b leads now, term 2\n"), "{said:?}");
 }
 
+#[tokio::test]
+async fn while_it_is_paused_nobody_is_stopped_for_it() {
+    let stage = Stage::new();
+    let _a = stage.stand("billing", "a", LONG);
+    let _b = stage.stand("billing", "b", LONG);
+    stage.run(&["pause", "billing", "--for", "1h"]).expect(0);
+    stage
+        .run(&["handoff", "billing"])
+        .refuse(1, &["is paused for 59m", "hint: `tenure resume billing` first"]);
+    assert_eq!(stage.run(&["leader", "billing"]).expect(0).trim(), "a", "it leads on");
+}
+
 #[test]
 fn somebody_who_does_not_come_is_told_with_who_leads_instead() {
     let stage = Stage::new();

@@ -38,7 +38,8 @@ pub(super) fn in_environment(sources: &Sources) -> (Option<Other>, Vec<Mistake>)
         })
     };
     let (host, sentinel) = (find("HOST"), find("SENTINEL_HOST"));
-    if host.is_none() && sentinel.is_none() && own_variable(environment).is_none() {
+    // What falls back to a name that any software may use is taken only beside one that is this software's alone.
+    if own_variable(environment).is_none() {
         return (None, Vec::new());
     }
     let mut mistakes = Vec::new();
