@@ -192,9 +192,11 @@ impl Session<'_> {
             if self.of_keys.contains_key(&name) {
                 continue;
             }
-            // Whoever may not hear of keys waits for the time that a foreign lease has left.
-            if let Err(trouble) = self.change("SUBSCRIBE", std::slice::from_ref(&name)).await {
-                tracing::debug!(?trouble, "no news of keys");
+            match self.change("SUBSCRIBE", std::slice::from_ref(&name)).await {
+                // It may have gone before anybody listened.
+                Ok(()) => watchers.look(&election),
+                // Whoever may not hear of keys waits for the time that a foreign lease has left.
+                Err(trouble) => tracing::debug!(?trouble, "no news of keys"),
             }
             self.of_keys.insert(name, election);
         }
